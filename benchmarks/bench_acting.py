@@ -118,7 +118,7 @@ def _states(control: Any, id: str) -> set[str]:
     """What the ranks that are asked say."""
     from mstxkit.store import fate
 
-    asked = next(each for each in fate.asked(control) if each.request.id == id)
+    asked = next(each for each in fate.read_asked(control) if each.request.id == id)
     acks = [control.acknowledgement(rank) for rank in asked.request.ranks]
     states = {
         next((one["state"] for one in ack.document["reports"] if one["id"] == id and one["rank"] == ack.rank), "none")

@@ -170,8 +170,8 @@ def patched(fields_of: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
     vars(module).update(classes)
     sys.modules[STAND_IN] = module
     targets = tuple(Target(f"{STAND_IN}:{name}.update", name=name, **fields) for name, fields in fields_of.items())
-    registry.install([(Patch(STAND_IN, "any", targets), False)])
-    states = [state.state for state in registry.report().targets]
+    registry.install_patches([(Patch(STAND_IN, "any", targets), False)])
+    states = [state.state for state in registry.report_targets().targets]
     assert states == ["applied"] * len(targets), states
     return {name: cls() for name, cls in classes.items()}
 

@@ -39,7 +39,7 @@ def _of_job(ranks: int) -> list[Row]:
         now_s = 1e9 + step
         before = time.process_time()
         for frame in frames:
-            (batch,) = batches.decode(frame, _RUN).batches
+            (batch,) = batches.decode_batches(frame, _RUN).batches
             if controller.is_due(now_s):
                 controller.work(now_s)
             controller.take(batch, now_s)
@@ -77,7 +77,7 @@ def _frame(host: int, step: int) -> bytes:
         "processes": [process.as_json() for process in announced] if step == 0 else [],
     }  # fmt: skip
     parts = [(batches.STAGES, number, _rows(rank, step, base_ns)) for number, rank in enumerate(ranks)]
-    return batches.encode(head, parts)
+    return batches.encode_batch(head, parts)
 
 
 def _rows(rank: int, step: int, base_ns: int) -> bytes:

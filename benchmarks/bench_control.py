@@ -133,7 +133,7 @@ def _one_request(control: Any, setting: Setting, occasion: str, chance: random.R
     asked = {"stage": STAGE, "ranks": "all", "occurrences": 1, "preset": "full", "occasion": occasion}
     time.sleep(chance.uniform(0, max(setting.old_s, 0.5)))
     began = time.perf_counter()
-    request = request.checked(asked, known)
+    request = request.check_request(asked, known)
     control.send(messages.of_request(request))
     taken: dict[int, float] = {}
     _wait(lambda: len(_armed(control, setting, request.id, taken, began)) == setting.ranks)
@@ -172,7 +172,7 @@ def _rank(run: str, host: str, old_s: float, kind: str) -> None:
     from mstxkit.store import documents
 
     if old_s:
-        documents.read = _Cached(documents.read, old_s, Path(run, "control"))
+        documents.read_small = _Cached(documents.read_small, old_s, Path(run, "control"))
         documents.state_of = _Cached(documents.state_of, old_s, Path(run, "control"))
     if kind == "shared":
         mailbox.is_local = lambda folder: False

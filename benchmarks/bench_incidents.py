@@ -89,7 +89,7 @@ class _Job:
         from mstxkit.store import incidents, layout, run_file
 
         while time.monotonic() < deadline_s:
-            for incident in incidents.read(self.run, run_file.id_of(self.run) or ""):
+            for incident in incidents.read_incidents(self.run, run_file.id_of(self.run) or ""):
                 file = incidents.folder_of(self.run, incident.incident) / layout.INCIDENT_PAGE
                 is_right = (incident.kind, incident.rank, incident.range) == ("hang", self.victim, "score")
                 return (file.stat().st_mtime_ns - self.began_ns) / _NS if is_right else None
@@ -107,7 +107,7 @@ def _end(run: Path, ranks: list[subprocess.Popen[str]]) -> None:
     for process in ranks:
         os.kill(process.pid, signal.SIGKILL)
         process.wait()
-    adopt.collect(run)
+    adopt.collect_dead(run)
 
 
 def _started(run: Path, rank: int, deed: str, hang_s: float = HANG_S) -> subprocess.Popen[str]:
@@ -180,7 +180,7 @@ def _alarms(drawn: random.Random, where: str) -> Iterator[bool]:
                 times = {"quiet_s": quiet_s, "patience_s": patience_s(settings, limit, ended)}
                 client = {**waits, "inside": [{"is_stuck": True, "since_ns": 1, **times}]}
                 others = [engine] if where == "elsewhere" else []
-                has_alarmed |= deciding.cause([client, *others], _LIMIT_S) is not None
+                has_alarmed |= deciding.find_cause([client, *others], _LIMIT_S) is not None
             now_s += LOOKS_EVERY_S
         past_s.append(ends_s[-1])
         yield has_alarmed

@@ -109,8 +109,8 @@ def _sizes(data: bytes) -> tuple[int, int, int]:
     from mstxkit.store import segment
 
     payload = with_zlib = 0
-    for block in segment.scan(data):
+    for block in segment.scan_blocks(data):
         if isinstance(block, segment.Block) and block.kind == segment.RECORDS:
             payload += len(block.payload)
-            with_zlib += len(zlib.compress(segment.decompress(block.meta["codec"], block.payload), 6))
+            with_zlib += len(zlib.compress(segment.decompress_stream(block.meta["codec"], block.payload), 6))
     return len(data), payload, with_zlib

@@ -30,12 +30,12 @@ def measure(variant: str) -> list[Row]:
 
 def _of_scrape() -> list[Row]:
     from mstxkit.store import run_file
-    from mstxkit.store.metrics_setting import checked
+    from mstxkit.store.metrics_setting import check_metrics
     from mstxkit.telemetry.outlets import Outlets
 
     with tempfile.TemporaryDirectory() as folder:
         run, run_id = run_file.open_run_folder(Path(folder, "run"))
-        outlets = Outlets(run, run_id, checked("127.0.0.1:0"))
+        outlets = Outlets(run, run_id, check_metrics("127.0.0.1:0"))
         took_ms, shown_ms, series = [], [], 0
         for step in range(_ROUNDS):
             before_s = time.thread_time()
@@ -74,7 +74,7 @@ def _of_top() -> list[Row]:
             for look in range(_LOOKS):
                 _say(run, run_id, look, range(hosts) if look == 0 else range(look % 5, hosts, 5))
                 before_s = time.process_time()
-                live.update(top._picture(console, sight.look(), run, console.height), refresh=True)
+                live.update(top._draw_picture(console, sight.look(), run, console.height), refresh=True)
                 spent_s.append(time.process_time() - before_s)
     percent = 100 * statistics.mean(spent_s[2:]) / top._EVERY_S
     note = f"{TOP_RANKS:,} ranks on {hosts} hosts, one look a second, mean"
@@ -129,7 +129,7 @@ def _say(run: Path, run_id: str, look: int, hosts: range) -> None:
     from mstxkit.host import folders, identity
     from mstxkit.store import documents, job_file
 
-    job_file.write(run, run_id, _state(look, TOP_RANKS, 2, 12))
+    job_file.write_state(run, run_id, _state(look, TOP_RANKS, 2, 12))
     if look % 10 == 0:
         lines = b"".join(verdict.line() for verdict in _verdicts(64))
         (run / "verdicts/controller.jsonl").write_bytes(lines)
@@ -143,6 +143,6 @@ def _say(run: Path, run_id: str, look: int, hosts: range) -> None:
         about = {
             "format": 1, "run": run_id, "host": f"node-{host}", "boot": identity.boot_id(),
             "written_ns": time.time_ns(),
-            "timens": identity.namespace("time"), "mono_ns": time.monotonic_ns(), "processes": processes,
+            "timens": identity.read_namespace("time"), "mono_ns": time.monotonic_ns(), "processes": processes,
         }  # fmt: skip
         documents.replace_file(run / "now" / f"node-{host}-0.json", json.dumps(about).encode())

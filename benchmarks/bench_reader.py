@@ -129,8 +129,8 @@ def write_run(folder: Path, setting: Setting) -> int:
                 packed[kind] = _block(*kind, setting.attributes)
             meta, payload = packed[kind]
             moved = {**meta, **_when(bank, n, setting), "identity": identity}
-            files.append(block_index.block(segment.RECORDS, moved, payload, n))
-        files.append(block_index.block(segment.END, {"identity": identity, "ended": "exit"}), is_last=True)
+            files.append(block_index.make_block(segment.RECORDS, moved, payload, n))
+        files.append(block_index.make_block(segment.END, {"identity": identity, "ended": "exit"}), is_last=True)
     return sum(path.stat().st_size for path in (folder / "sealed").iterdir())
 
 
@@ -158,7 +158,7 @@ def _block(bank: int, n: int, has_attributes: bool) -> tuple[dict[str, Any], byt
     from mstxkit.store import segment
 
     texts, planes, attributes = _texts(), _planes(bank, n), _attributes(n) if has_attributes else b""
-    codec, payload = segment.compress(texts + planes + attributes)
+    codec, payload = segment.compress_stream(texts + planes + attributes)
     sizes = {"records": n, "attributes": len(attributes) // 24, "text_bytes": len(texts), "codec": codec}
     return sizes, payload
 

@@ -75,7 +75,7 @@ def _compacted(folder: Path) -> Iterator[tuple[str, Path]]:
     settings = {"few": Setting(4, 2 * RANGES, "ranges", {}, 0), "many_ranks": MANY_RANKS}
     for name, setting in settings.items():
         run = _run(folder / name, setting)
-        compacting.compact(run, remove=True)
+        compacting.compact_files(run, remove=True)
         yield f"perfetto_compacted_{name}", run
 
 
@@ -92,8 +92,8 @@ def _with_controller(folder: Path) -> Path:
     for bank, rows in enumerate(stages.iter_slices(10_000), 1):
         meta, payload = _waits(rows)
         meta |= {"bank": bank, "identity": identity, "clock": CLOCK, "counters": {}, "heartbeat_ns": 10**12}
-        files.append(block_index.block(segment.RECORDS, meta, payload, rows.height))
-    files.append(block_index.block(segment.END, {"identity": identity, "ended": "exit"}), is_last=True)
+        files.append(block_index.make_block(segment.RECORDS, meta, payload, rows.height))
+    files.append(block_index.make_block(segment.END, {"identity": identity, "ended": "exit"}), is_last=True)
     return run
 
 
@@ -120,7 +120,7 @@ def _waits(rows: Any) -> tuple[dict[str, Any], bytes]:
         (np.full(rows.height, 2), np.full(rows.height, 1 | records.TEXT << 32), np.arange(rows.height)), 1
     )
     texts = b"".join(reversed(keys))
-    codec, payload = segment.compress(
+    codec, payload = segment.compress_stream(
         texts + b"".join(part.view(np.uint8).reshape(-1, 24).T.tobytes() for part in words)
     )
     sizes = {"records": rows.height, "attributes": rows.height, "text_bytes": len(texts), "codec": codec}

@@ -153,8 +153,8 @@ def _write_role(
             part = slice(first, first + STEPS_A_BLOCK)
             meta, payload = _block(texts, first, entered[part, at], left[part, at], tokens[part, at])
             meta.update(bank=bank + 1, identity=identity, stages=list(stages))
-            files.append(block_index.block(segment.RECORDS, meta, payload, meta["records"]))
-        files.append(block_index.block(segment.END, {"identity": identity, "ended": "exit"}), is_last=True)
+            files.append(block_index.make_block(segment.RECORDS, meta, payload, meta["records"]))
+        files.append(block_index.make_block(segment.END, {"identity": identity, "ended": "exit"}), is_last=True)
 
 
 def _texts(stages: tuple[str, ...]) -> bytes:
@@ -197,7 +197,7 @@ def _block(texts: bytes, first: int, entered_s: Any, left_s: Any, tokens: Any) -
     said[:, 0] = np.round(tokens[np.isfinite(tokens)]).astype(np.uint64)
     said[:, 1], said[:, 2] = 1 | 1 << 32, owner
     planes, attributes = (part.view(np.uint8).reshape(len(part), 24).T.tobytes() for part in (words, said))
-    codec, payload = segment.compress(texts + planes + attributes)
+    codec, payload = segment.compress_stream(texts + planes + attributes)
     offset = 10**18
     anchors = [[at, at, at + offset, 50] for at in (origin, int(end.max()))]
     clock = {"kind": 1, "ticks_per_ns": 1.0, "anchors": anchors}

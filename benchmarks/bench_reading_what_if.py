@@ -44,7 +44,7 @@ def _errors(mismatch: float) -> Iterator[float]:
         runs = buffered_runs(*numbers, seed, ahead=ahead, mismatch=mismatch)
         for change in CHANGES:
             asked = split.AskedSplit(*(round(number * times) for number, times in zip(numbers, change)))
-            (predicted, *_) = split.rows(runs, "split", asked)
+            (predicted, *_) = split.weigh_splits(runs, "split", asked)
             other = buffered_runs(asked.trainers or 0, asked.rollouts or 0, seed, ahead=ahead, mismatch=mismatch)
             truth_s = next(run for run in other if run.role == "actor").step_s()
             yield abs(predicted[11] / 1e9 / truth_s - 1)

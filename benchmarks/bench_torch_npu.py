@@ -40,9 +40,9 @@ def measure(variant: str) -> list[Row]:
     off_both = _rounds()
     with tempfile.TemporaryDirectory() as folder:
         session = _session(torch_npu, Path(folder))
-        assert sinks.states()["torch_npu"].startswith("on"), sinks.states()
+        assert sinks.describe_all()["torch_npu"].startswith("on"), sinks.describe_all()
         through_c_layer = _rounds()
-        sinks.silence()
+        sinks.silence_all()
         off = _rounds()
         engine.set_direct(addresses(ctypes.CDLL("libms_tools_ext.so")))
         direct = _rounds()

@@ -21,7 +21,7 @@ from .escalation.duty.standby import Standby
 from .host import environment, identity, imports
 from .host.slow_folder import SlowFolder
 from .recorder import exits, forking, here, pool_children
-from .recorder.background import Background, Postponed, go_on, hold
+from .recorder.background import Background, Postponed, go_on, hold_threads
 from .recorder.last_words import LastWordsHere
 from .recorder.late_start import LateStart
 from .recorder.process import Recorder
@@ -40,7 +40,7 @@ class _Beside:
     lock = threading.RLock()
     has_lock = 0  # the thread whose fork is under way and holds it
     at_forks: list[int] = []  # threads that fork; twice where a signal's handler forks in the midst of that
-    stops_late: list[tuple[Path | None, BaseException | None]] = []  # and where one calls `stop` in the midst of it
+    stops_late: list[tuple[Path | None, BaseException | None]] = []  # and where one stops in the midst of it
     late_start: LateStart | None = None  # of who does not record yet
     inherits_groups = False  # was torch set up in the parent as this child was forked?
 
@@ -50,7 +50,7 @@ _beside = _Beside()
 when_stopped: list[Callable[[], None]] = []
 
 
-def start(folder: Path, limits: Any, settings: Any, told_to_children: Mapping[str, str]) -> bool:
+def start_recording(folder: Path, limits: Any, settings: Any, told_to_children: Mapping[str, str]) -> bool:
     """Record this process, unless it records into this folder already; False then.
 
     Args:
@@ -63,7 +63,7 @@ def start(folder: Path, limits: Any, settings: Any, told_to_children: Mapping[st
         CaptureError: the folder or a limit cannot be used, or this process records into another run already.
     """
     _begin_now(limits.stop_s)
-    with _lock():
+    with _lock_of_process():
         if records_into(folder):
             return False
         _beside.settings = settings
@@ -75,16 +75,16 @@ def start(folder: Path, limits: Any, settings: Any, told_to_children: Mapping[st
             environment.put_back(_beside.environment_before)
             raise
         os.environ[environment.RUN_ID] = recorder.run_id
-        _take(recorder)
+        _take_recorder(recorder)
         _set_hooks()
         pool_children.stop_with_finalizers(_stop_in_child)
-        faults.tell(here.when_started)
+        faults.tell_hooks(here.when_started)
         return True
 
 
 def start_late(slow: SlowFolder, settings: Any, told_to_children: Mapping[str, str]) -> None:
-    """As `start`, once a run folder answers that does not now; ranges until then are not recorded."""
-    with _lock():
+    """As `start_recording`, once a run folder answers that does not now; ranges until then are not recorded."""
+    with _lock_of_process():
         _beside.settings = settings
         _beside.environment_before = {name: os.environ.get(name) for name in told_to_children}
         os.environ.update(told_to_children)
@@ -117,9 +117,9 @@ def records_into(folder: Path) -> bool:
 
 
 def recorder_here() -> Recorder | None:
-    """The recorder of this process, if any. Not locked: a finalizer may ask on a thread of ours that `stop` awaits."""
+    """The recorder of this process, if any. Not locked: a finalizer may ask on a thread of ours that a stop awaits."""
     _begin_now()
-    return here.recorder if _lock() else None
+    return here.recorder if _lock_of_process() else None
 
 
 def in_force() -> dict[str, Any]:
@@ -141,25 +141,25 @@ def _begin_now(wait_s: float = forking.WAITS_AT_MOST_S) -> None:
 here.begin_now = _begin_now
 
 
-def doing() -> str | None:
+def describe_session() -> str | None:
     """What a profiler session records now, in words; None while nothing is."""
     standby = _beside.standby
     return None if standby is None else standby.doing()
 
 
-def _lock() -> Any:
+def _lock_of_process() -> Any:
     """The lock of this process. A child forked from C has inherited a recorder: it must not touch its parent's file."""
     recorder = here.recorder
     if recorder is not None and recorder.pid != os.getpid():
         _forget_parts()
-        identity.forked()
-        _take(None)
+        identity.forget_part()
+        _take_recorder(None)
         _beside.lock = threading.RLock()
         recorder.abandon()
     return _beside.lock
 
 
-def _take(recorder: Any, is_forked: bool = False) -> None:
+def _take_recorder(recorder: Any, is_forked: bool = False) -> None:
     here.recorder = recorder
     identity.on_learnt = learn = recorder and recorder.learn_identity
     _beside.standby = _beside.keeper = _beside.rings = _beside.last_words = None
@@ -168,8 +168,8 @@ def _take(recorder: Any, is_forked: bool = False) -> None:
         standby = Standby(place, settings)
         agent = Postponed("mstxkit.cluster.agent:Agent", *place, bool(settings.judge), of_metrics(settings))
         watching = settings.hang_s, settings.incidents, settings.incidents_bytes
-        keeper = Postponed("mstxkit.recorder.keeper:begun", recorder, agent, watching, is_forked)
-        of_rings = "mstxkit.recorder.rings:beside", recorder.live.path, _beside.inherits_groups
+        keeper = Postponed("mstxkit.recorder.keeper:begin_keeper", recorder, agent, watching, is_forked)
+        of_rings = "mstxkit.recorder.rings:open_rings", recorder.live.path, _beside.inherits_groups
         entering = "torch.distributed", "mstxkit.recorder.entries"
         rings = Postponed(*of_rings, is_wanted=lambda: any(map(sys.modules.get, entering)))
         if (entries := sys.modules.get(entering[1])) is not None:
@@ -181,11 +181,11 @@ def _take(recorder: Any, is_forked: bool = False) -> None:
         recorder.sealer.start_others = _resume_others
         recorder.sealer.each_quiet_look = partial(keeper.ask, "consider")
         recorder.sealer.is_looked_for = lambda: standby.is_on_duty
-        standby.each_look = partial(faults.tell, [partial(keeper.ask, "look"), recorder.sealer.tick_too])
+        standby.each_look = partial(faults.tell_hooks, [partial(keeper.ask, "look"), recorder.sealer.tick_too])
 
         def consider_all() -> int:
             spent_ns: int = standby.consider() + keeper.ask("consider")
-            faults.tell([*words, partial(rings.ask, "consider"), *here.each_second])
+            faults.tell_hooks([*words, partial(rings.ask, "consider"), *here.each_second])
             return spent_ns
 
         recorder.sealer.each_second = consider_all
@@ -196,13 +196,13 @@ def _take(recorder: Any, is_forked: bool = False) -> None:
 
 def expect_plans() -> None:
     """Windows were planned for the run that this process records into already."""
-    with _lock():
+    with _lock_of_process():
         if _beside.standby is not None:
             _beside.settings = _beside.settings._replace(planned=1)
             _beside.standby.expect_plans()
 
 
-def _parts() -> list[Any]:
+def _list_parts() -> list[Any]:
     """What of this process's has a thread of its own beside the recorder's."""
     keeper = None if _beside.keeper is None else _beside.keeper.made
     return [part for part in (keeper, _beside.last_words, _beside.standby) if part is not None]
@@ -210,11 +210,11 @@ def _parts() -> list[Any]:
 
 def _forget_parts() -> None:
     """In a forked child: what its parent watches, and says of itself, is nothing to it."""
-    for part in _parts():
+    for part in _list_parts():
         part.forget()
 
 
-def stop(run: Path | None = None, exc: BaseException | None = None) -> None:
+def stop_recording(run: Path | None = None, exc: BaseException | None = None) -> None:
     """Stop the recorder of this process, if it records into `run` (None: whatever it records into). Never raises.
     `run`: the run folder. `exc`: the exception by which that comes.
     """
@@ -225,7 +225,7 @@ def stop(run: Path | None = None, exc: BaseException | None = None) -> None:
     last_words, recorder = _beside.last_words, here.recorder
     if last_words is not None and recorder is not None and run in (None, recorder.run):
         last_words.tell_of(exc)
-    _end(lambda ended, keeper, deadline: ended.stop(deadline, lambda: _hand_over(keeper, deadline)), run)
+    _end_recording(lambda ended, keeper, deadline: ended.stop(deadline, lambda: _hand_over(keeper, deadline)), run)
 
 
 def _end_late_start(run: Path | None, exc: BaseException | None) -> BaseException | None:
@@ -234,7 +234,7 @@ def _end_late_start(run: Path | None, exc: BaseException | None) -> BaseExceptio
     if late is None or run not in (None, late.parent.run):
         return exc
     wait_s = late.parent.limits.stop_s
-    if exc is not None or exits.error() is not None:
+    if exc is not None or exits.name_error() is not None:
         late.now(wait_s)
         return exc or getattr(sys, "last_value", None)
     late.leave_off(time.monotonic() + wait_s)
@@ -244,19 +244,19 @@ def _end_late_start(run: Path | None, exc: BaseException | None) -> BaseExceptio
     return None
 
 
-def discard() -> None:
+def discard_recording() -> None:
     """Stop the recorder and leave nothing of this process in the run: for our own commands, which only look at runs."""
-    _end(lambda ended, keeper, _: faults.tell([ended.discard, partial(keeper.tell, "resign")]), None)
+    _end_recording(lambda ended, keeper, _: faults.tell_hooks([ended.discard, partial(keeper.tell, "resign")]), None)
 
 
-def _end(end: Callable[[Recorder, Postponed, float], object], run: Path | None) -> None:
-    with _lock():
+def _end_recording(end: Callable[[Recorder, Postponed, float], object], run: Path | None) -> None:
+    with _lock_of_process():
         recorder, keeper, standby, rings = here.recorder, _beside.keeper, _beside.standby, _beside.rings
         last_words = _beside.last_words
         if recorder is None or keeper is None or rings is None or (run is not None and recorder.run != run):
             return
-        faults.tell(here.when_ending)
-        _take(None)
+        faults.tell_hooks(here.when_ending)
+        _take_recorder(None)
         deadline = time.monotonic() + recorder.limits.stop_s
         try:
             rings.ask("finish")
@@ -266,9 +266,9 @@ def _end(end: Callable[[Recorder, Postponed, float], object], run: Path | None) 
                 last_words.end(deadline)
             end(recorder, keeper, deadline)
         except Exception as exc:
-            faults.note("capturing.end", exc)
+            faults.note_fault("capturing.end", exc)
         environment.put_back(_beside.environment_before)
-        faults.tell(when_stopped)
+        faults.tell_hooks(when_stopped)
 
 
 def _set_hooks() -> None:
@@ -292,33 +292,33 @@ def _before_fork() -> None:
     _beside.at_forks.append(forker := threading.get_ident())
     if _beside.at_forks.count(forker) > 1:
         return
-    faults.hold()  # from here on locks of logging may be held for the fork, by this very thread
+    faults.hold_logging()  # from here on locks of logging may be held for the fork, by this very thread
     deadline = time.monotonic() + forking.WAITS_AT_MOST_S * forking.SHARE
     try:
         if (late := _late_start()) is not None:  # before the lock, which it needs to end
             forking.end_threads(late.leave_off, deadline)
-        if _lock().acquire(timeout=max(0.0, deadline - time.monotonic())):
+        if _lock_of_process().acquire(timeout=max(0.0, deadline - time.monotonic())):
             _beside.has_lock = forker
-        if here.recorder is not None and forking.warns_of(1 + sum(thread.runs for thread in _backgrounds())):
-            forking.end_threads(_park, deadline)
+        if here.recorder is not None and forking.warns_of(1 + sum(thread.runs for thread in _list_backgrounds())):
+            forking.end_threads(_park_threads, deadline)
         elif _beside.has_lock == forker:
-            hold(_backgrounds(), deadline)
+            hold_threads(_list_backgrounds(), deadline)
     except Exception as exc:
-        faults.note("capturing.before_fork", exc)
+        faults.note_fault("capturing.before_fork", exc)
 
 
-def _park(deadline: float) -> int:
+def _park_threads(deadline: float) -> int:
     """All are asked to end before any is waited for: each of them needs a CPU and the GIL for that."""
-    for thread in _backgrounds():
+    for thread in _list_backgrounds():
         thread.ask()
     parked = 0 if here.recorder is None else here.recorder.park(deadline)  # its thread may just be making them
-    return int(parked + sum(thread.pause(deadline) for thread in _backgrounds()[1:]))
+    return int(parked + sum(thread.pause(deadline) for thread in _list_backgrounds()[1:]))
 
 
-def _backgrounds() -> list[Background]:
+def _list_backgrounds() -> list[Background]:
     """Those of our threads that there are, the sealer's first."""
     sealer = [] if here.recorder is None else [here.recorder.sealer]
-    return [part.background for part in sealer + _parts() if part.background is not None]
+    return [part.background for part in sealer + _list_parts() if part.background is not None]
 
 
 def _after_fork_in_parent() -> None:
@@ -327,9 +327,9 @@ def _after_fork_in_parent() -> None:
         return
     try:
         if here.recorder is not None or _late_start() is not None:
-            forking.start_threads(_resume)
+            forking.start_threads(_resume_threads)
     except Exception as exc:
-        faults.note("capturing.after_fork", exc)
+        faults.note_fault("capturing.after_fork", exc)
     finally:
         if _beside.has_lock == threading.get_ident():
             go_on()
@@ -338,14 +338,14 @@ def _after_fork_in_parent() -> None:
         _beside.at_forks.remove(threading.get_ident())
         faults.go_on()
         while _beside.stops_late:
-            stop(*_beside.stops_late.pop())
+            stop_recording(*_beside.stops_late.pop())
 
 
-def _resume(due_s: float = 0.0) -> bool:
+def _resume_threads(due_s: float = 0.0) -> bool:
     """Start what starts the others. Where no thread can be started, a range of a second later calls this again."""
     if due_s and (time.monotonic() < due_s or _beside.at_forks):
         return True
-    if not _lock().acquire(timeout=0 if due_s else forking.WAITS_AT_MOST_S * forking.SHARE):
+    if not _lock_of_process().acquire(timeout=0 if due_s else forking.WAITS_AT_MOST_S * forking.SHARE):
         return due_s > 0  # another thread is just stopping or starting all of them
     _beside.at_forks.append(threading.get_ident())
     try:
@@ -356,8 +356,8 @@ def _resume(due_s: float = 0.0) -> bool:
             late.start()
         return late is not None  # it waits for a range itself
     except RuntimeError as exc:
-        engine.await_first(partial(_resume, time.monotonic() + 1.0))
-        faults.note("capturing.resume", exc)
+        engine.await_first(partial(_resume_threads, time.monotonic() + 1.0))
+        faults.note_fault("capturing.resume", exc)
         return True
     finally:
         _beside.at_forks.remove(threading.get_ident())
@@ -366,7 +366,7 @@ def _resume(due_s: float = 0.0) -> bool:
 
 def _resume_others() -> bool:
     """In the sealer's thread, some time after a fork. False: not now, as another thread forks, or starts or stops."""
-    if not _lock().acquire(timeout=forking.RETURNS_WITHIN_S):
+    if not _lock_of_process().acquire(timeout=forking.RETURNS_WITHIN_S):
         return False
     try:
         if here.recorder is not None:
@@ -386,11 +386,11 @@ def _after_fork_in_child() -> None:
     late = _beside.late_start
     parent = late.parent if here.recorder is None and late is not None else here.recorder
     _forget_parts()
-    _take(None)
+    _take_recorder(None)
     _beside.lock, _beside.has_lock, _beside.at_forks, _beside.late_start = threading.RLock(), 0, [], None
     _beside.stops_late.clear()
-    faults.reset()
-    identity.forked()
+    faults.reset_counts()
+    identity.forget_part()
     if parent is None:
         return
     try:
@@ -400,9 +400,9 @@ def _after_fork_in_child() -> None:
             return
         pool_children.stop_with_finalizers(_stop_in_child)
         _beside.late_start = LateStart(parent, _begin_late)
-        _resume()
+        _resume_threads()
     except Exception as exc:
-        faults.note("capturing.in_forked_child", exc)
+        faults.note_fault("capturing.in_forked_child", exc)
 
 
 def _begin_late(slow: Any) -> None:
@@ -412,14 +412,14 @@ def _begin_late(slow: Any) -> None:
         with _beside.lock:
             if _beside.late_start is None:
                 return recorder.discard()
-            _take(recorder, is_forked=slow.name is not None)
+            _take_recorder(recorder, is_forked=slow.name is not None)
         if slow.name is None:
             os.environ[environment.RUN_ID] = recorder.run_id
-        faults.tell(here.when_started)
+        faults.tell_hooks(here.when_started)
     except CaptureError:
         raise
     except Exception as exc:
-        faults.note("capturing.late", exc)
+        faults.note_fault("capturing.late", exc)
     finally:
         _beside.late_start = None
 
@@ -427,7 +427,7 @@ def _begin_late(slow: Any) -> None:
 def _at_exit() -> None:
     """The end of the interpreter. What others end after this is sealed once they have; ranges after it are counted."""
     recorder, keeper = here.recorder, _beside.keeper
-    stop()
+    stop_recording()
     if recorder is not None and keeper is not None and recorder.pid == os.getpid() and recorder.is_sealed:
         from .recorder import outliving
 
@@ -441,9 +441,9 @@ def _hand_over(keeper: Postponed, deadline: float) -> None:
         keeper.ask("end", deadline)
         keeper.ask("hand_over", lambda: time.monotonic() < deadline)
     except Exception as exc:
-        faults.note("keeper", exc)
+        faults.note_fault("keeper", exc)
 
 
 def _stop_in_child() -> None:
     """Called while the exception is handled that ends the child, if one does; no hook hears of it."""
-    stop(exc=sys.exc_info()[1])
+    stop_recording(exc=sys.exc_info()[1])

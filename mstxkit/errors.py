@@ -72,7 +72,7 @@ class Problem(NamedTuple):
         import difflib  # not where marking starts: it loads four modules more
 
         place = self.file if self.line is None else f"{self.file}:{self.line}"
-        shown = "" if self.value is None else f"={shortened(self.value)}"
+        shown = "" if self.value is None else f"={shorten_value(self.value)}"
         wanted = str(self.key.rpartition(".")[2] if self.value is None else self.value)
         is_word = isinstance(self.value, (str, type(None))) and wanted not in self.allowed
         near = difflib.get_close_matches(wanted, self.allowed, n=1) if is_word else []
@@ -124,7 +124,7 @@ class StandInError(MstxkitError):
     """The stand-in CANN libraries could not be built, or a script under them could not be run."""
 
 
-def shortened(value: Any, at_most: int = 80) -> str:
+def shorten_value(value: Any, at_most: int = 80) -> str:
     """A value as a message shows it, cut where it is long."""
     text = repr(value)
     return text if len(text) <= at_most else f"{text[: at_most - 1]}…"

@@ -23,35 +23,35 @@ _is_held = False
 _said: set[str] = set()
 
 
-def count(where: str) -> bool:
+def count_event(where: str) -> bool:
     """Count an event of which nobody need be told now. Is it the first of that place in this process?"""
     seen = counts.get(where, 0)
     counts[where] = seen + 1
     return not seen
 
 
-def note(where: str, exc: BaseException) -> None:
+def note_fault(where: str, exc: BaseException) -> None:
     """Count a fault at `where` and log the first one of that place with its traceback."""
-    is_first = count(where)
+    is_first = count_event(where)
     _tell_engine()
     if reraise:
         raise exc
     if is_first:
         message = "mstxkit: fault in %s, counted from here on; your program is not affected"
-        _log(_WARNING, message, where, exc_info=(type(exc), exc, exc.__traceback__))
+        _log_fault(_WARNING, message, where, exc_info=(type(exc), exc, exc.__traceback__))
 
 
 def warn_once(where: str, message: str) -> None:
     """Count an event that is no exception (a cap reached, say) and log the first one."""
-    if count(where):
-        _log(_WARNING, "mstxkit: %s", message)
+    if count_event(where):
+        _log_fault(_WARNING, "mstxkit: %s", message)
 
 
 def say_once(message: str, is_asked_for: bool = False) -> None:
     """Log what is no fault, and not counted as one, once a process; as information where it was asked for."""
     if message not in _said:
         _said.add(message)
-        _log(_INFO if is_asked_for else _WARNING, "mstxkit: %s", message)
+        _log_fault(_INFO if is_asked_for else _WARNING, "mstxkit: %s", message)
 
 
 class NotLoaded(dict[str, Any]):
@@ -61,7 +61,7 @@ class NotLoaded(dict[str, Any]):
 
     def __init__(self, name: str, exc: BaseException) -> None:
         super().__init__()
-        note(name, exc)
+        note_fault(name, exc)
 
     def __call__(self, *args: object, **named: object) -> NotLoaded:
         """Nothing, as itself."""
@@ -86,7 +86,7 @@ def _tell_engine() -> None:
         pass  # it is counted here all the same
 
 
-def hold() -> None:
+def hold_logging() -> None:
     """Log nothing from now on: a fork begins."""
     global _is_held
     _is_held = True
@@ -98,10 +98,10 @@ def go_on() -> None:
     _is_held = False
     while _waiting and not _is_held:
         level, message, args, exc_info = _waiting.popleft()
-        _log(level, message, *args, exc_info=exc_info)
+        _log_fault(level, message, *args, exc_info=exc_info)
 
 
-def _log(level: int, message: str, *args: object, exc_info: Any = None) -> None:
+def _log_fault(level: int, message: str, *args: object, exc_info: Any = None) -> None:
     if _is_held:
         _waiting.append((level, message, args, exc_info))
         return
@@ -120,12 +120,12 @@ def _log(level: int, message: str, *args: object, exc_info: Any = None) -> None:
         pass  # a handler of the program's that raises: there is nobody left to tell
 
 
-def total() -> int:
+def count_all() -> int:
     """All faults and warnings counted in this process."""
     return sum(counts.values())
 
 
-def reset() -> None:
+def reset_counts() -> None:
     """Forget all counts: for tests and for a forked child, whose faults are its own."""
     global _is_held
     counts.clear()
@@ -133,10 +133,10 @@ def reset() -> None:
     _is_held = False
 
 
-def tell(hooks: list[Callable[[], None]]) -> None:
+def tell_hooks(hooks: list[Callable[[], None]]) -> None:
     """Call all of these; a fault of one keeps it from nothing. Never raises."""
     for call in list(hooks):
         try:
             call()
         except Exception as exc:
-            note("told", exc)
+            note_fault("told", exc)

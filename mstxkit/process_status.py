@@ -53,7 +53,7 @@ def status() -> Status:
         except ValueError:  # another thread has just stopped that recorder, and let go of its live file
             return _status_of(None)
     except Exception as exc:
-        faults.note("status", exc)
+        faults.note_fault("status", exc)
         return Status(False, False, "", f"{type(exc).__name__} in status()", None, None, {}, None, {}, {}, None)
 
 
@@ -67,20 +67,20 @@ def _status_of(recorder: Recorder | None) -> Status:
         on=recorder is not None,
         native=engine.NATIVE,
         clock=livefile.CLOCKS.get(engine.clock_kind(), "?"),
-        clock_reason=(clock.choose(engine.NATIVE) if recorder is None else recorder.clock).reason,
+        clock_reason=(clock.choose_clock(engine.NATIVE) if recorder is None else recorder.clock).reason,
         run=None if recorder is None else str(recorder.run),
         live_file=None if recorder is None else str(recorder.live.path),
-        sinks=sinks.states(),
-        session=None if recorder is None else capturing.doing(),
+        sinks=sinks.describe_all(),
+        session=None if recorder is None else capturing.describe_session(),
         counters=counters,
         faults=dict(faults.counts),
         own_cost_ratio=None if recorder is None else recorder.own_cost_ratio(),
-        coalesced=_coalesced(engine.site_costs()),
+        coalesced=_list_coalesced(engine.site_costs()),
         governor={} if recorder is None else recorder.governed(),
     )
 
 
-def _coalesced(costs: list[tuple[Any, int, int, int]]) -> dict[str, int]:
+def _list_coalesced(costs: list[tuple[Any, int, int, int]]) -> dict[str, int]:
     """Site name to calls that were not recorded one by one, since the process began."""
     calls_by_name: dict[str, int] = {}
     for site, _, _, calls in costs:
@@ -112,7 +112,7 @@ def stage_times(step: int | None = None) -> dict[str, float]:
     try:
         return engine.stage_times(step)
     except MemoryError as exc:
-        faults.note("stage_times", exc)
+        faults.note_fault("stage_times", exc)
         return {}
 
 
@@ -137,7 +137,7 @@ def metrics() -> dict[str, float]:
         recorder = here.of_this_process()
         return {} if recorder is None else recorder.figures.values()
     except Exception as exc:
-        faults.note("metrics", exc)
+        faults.note_fault("metrics", exc)
         return {}
 
 

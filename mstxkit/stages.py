@@ -62,7 +62,7 @@ BY_KEY = {stage.key: stage for stage in STAGES}
 _CANONICAL = {name: stage.key for stage in STAGES for name in (stage.key, *stage.aliases)}
 
 
-def canonical(name: str) -> str:
+def canonical_key(name: str) -> str:
     """The canonical key of a stage's name in any system; a name that no system has is its own key."""
     return _CANONICAL.get(name, name)
 

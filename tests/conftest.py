@@ -146,7 +146,7 @@ def ctrl_c() -> Iterator[None]:
 @pytest.fixture(autouse=True)
 def _leaves_the_process_as_it_was(request: pytest.FixtureRequest) -> Iterator[None]:
     """Engine, import hooks, MSTXKIT_ environment, threads and fault switches are as before the test."""
-    faults.reset()
+    faults.reset_counts()
     before = _snapshot()
     threads = set(threading.enumerate())
     finders, reraise, on_fault = list(sys.meta_path), faults.reraise, faults.on_fault

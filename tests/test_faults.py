@@ -47,15 +47,15 @@ def raised(message: str = "broken") -> ValueError:
 
 def test_faults_are_counted_by_place() -> None:
     for where in ("sealer", "adopt", "sealer", "sealer"):
-        faults.note(where, raised())
+        faults.note_fault(where, raised())
 
     assert faults.counts == {"sealer": 3, "adopt": 1}
-    assert faults.total() == 4
+    assert faults.count_all() == 4
 
 
 def test_only_the_first_fault_of_a_place_is_logged_and_with_its_traceback(caplog: pytest.LogCaptureFixture) -> None:
     for where in ("sealer", "adopt", "sealer", "adopt"):
-        faults.note(where, raised(f"in {where}"))
+        faults.note_fault(where, raised(f"in {where}"))
 
     assert [(found.name, found.levelname) for found in caplog.records] == [("mstxkit", "WARNING")] * 2
     assert ["fault in sealer" in caplog.messages[0], "fault in adopt" in caplog.messages[1]] == [True, True]
@@ -65,7 +65,7 @@ def test_only_the_first_fault_of_a_place_is_logged_and_with_its_traceback(caplog
 
 
 def test_a_fault_without_a_traceback_is_logged_too(caplog: pytest.LogCaptureFixture) -> None:
-    faults.note("sealer", ValueError("never raised"))
+    faults.note_fault("sealer", ValueError("never raised"))
 
     assert "ValueError: never raised" in caplog.text
 
@@ -86,11 +86,11 @@ def test_a_message_is_not_taken_for_a_format(caplog: pytest.LogCaptureFixture, m
 
 
 def test_after_a_reset_the_next_fault_is_the_first_again(caplog: pytest.LogCaptureFixture) -> None:
-    faults.note("sealer", raised())
-    faults.reset()
-    assert faults.total() == 0
+    faults.note_fault("sealer", raised())
+    faults.reset_counts()
+    assert faults.count_all() == 0
 
-    faults.note("sealer", raised())
+    faults.note_fault("sealer", raised())
 
     assert faults.counts == {"sealer": 1}
     assert len(caplog.records) == 2
@@ -98,9 +98,9 @@ def test_after_a_reset_the_next_fault_is_the_first_again(caplog: pytest.LogCaptu
 
 def test_the_engine_is_told_of_every_fault(monkeypatch: pytest.MonkeyPatch) -> None:
     told: list[int] = []
-    monkeypatch.setattr(faults, "on_fault", lambda: told.append(faults.total()))
+    monkeypatch.setattr(faults, "on_fault", lambda: told.append(faults.count_all()))
     for where in ("sealer", "sealer", "adopt"):
-        faults.note(where, raised())
+        faults.note_fault(where, raised())
 
     assert told == [1, 2, 3]
 
@@ -110,7 +110,7 @@ def test_an_engine_that_raises_when_told_does_not_reach_the_caller(
 ) -> None:
     monkeypatch.setattr(faults, "on_fault", lambda: 1 // 0)
     for _ in range(2):
-        faults.note("sealer", raised())
+        faults.note_fault("sealer", raised())
 
     assert faults.counts == {"sealer": 2}
     assert len(caplog.records) == 1
@@ -124,11 +124,11 @@ def test_a_handler_that_raises_does_not_reach_the_caller(logger: logging.Logger)
 
     seen: list[logging.LogRecord] = []
     logger.addHandler(Raising())
-    faults.note("sealer", raised())
+    faults.note_fault("sealer", raised())
     faults.warn_once("names", "too many")
 
     assert len(seen) == 2
-    assert faults.total() == 2
+    assert faults.count_all() == 2
 
 
 def test_a_filter_that_raises_does_not_reach_the_caller(logger: logging.Logger) -> None:
@@ -139,14 +139,14 @@ def test_a_filter_that_raises_does_not_reach_the_caller(logger: logging.Logger) 
         raise RuntimeError("broken filter")
 
     logger.addFilter(raising)
-    faults.note("sealer", raised())
+    faults.note_fault("sealer", raised())
 
     assert len(asked) == 1
     assert faults.counts == {"sealer": 1}
 
 
 def test_an_exception_that_cannot_be_printed_is_counted(caplog: pytest.LogCaptureFixture) -> None:
-    faults.note("sealer", Unprintable())
+    faults.note_fault("sealer", Unprintable())
 
     assert faults.counts == {"sealer": 1}
     assert "Unprintable" in caplog.text
@@ -160,7 +160,7 @@ def test_a_fault_at_the_recursion_limit_is_counted() -> None:
             deeper()
         except RecursionError as exc:
             if not faults.counts:
-                faults.note("deep", exc)
+                faults.note_fault("deep", exc)
             raise
 
     with pytest.raises(RecursionError):
@@ -175,7 +175,7 @@ def test_an_interrupt_while_logging_is_not_swallowed(logger: logging.Logger) -> 
 
     logger.addFilter(interrupted)
     with pytest.raises(KeyboardInterrupt):
-        faults.note("sealer", raised())
+        faults.note_fault("sealer", raised())
 
     assert faults.counts == {"sealer": 1}
 
@@ -184,7 +184,7 @@ def test_a_fault_is_raised_where_tests_of_mstxkit_ask_for_it(monkeypatch: pytest
     monkeypatch.setattr(faults, "reraise", True)
     exc = raised()
     with pytest.raises(ValueError) as caught:
-        faults.note("sealer", exc)
+        faults.note_fault("sealer", exc)
 
     assert caught.value is exc
     assert faults.counts == {"sealer": 1}
@@ -196,7 +196,7 @@ def test_nothing_is_raised_again_unless_asked_for() -> None:
 
 @pytest.mark.usefixtures("_nothing_said")
 def test_what_is_said_during_a_fork_is_logged_after_it(caplog: pytest.LogCaptureFixture) -> None:
-    faults.hold()
+    faults.hold_logging()
     faults.say_once("news")
     faults.warn_once("cap", "reached")
     during = list(caplog.messages)

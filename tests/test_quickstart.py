@@ -62,7 +62,7 @@ def test_each_command_has_options_and_values_that_there_are(page: str) -> None:
 def held(page: str) -> dict[str, str | None]:
     """Names of the ranges that the recorded release has of which the page speaks, with their stages."""
     recorded = surface.recorded(f"{page}-{BY_SOURCES[page]}")
-    declared = expected.expected(recorded, registry.load(page), has_extra=False)
+    declared = expected.expected(recorded, registry.load_patch(page), has_extra=False)
     targets = [one.target for one in declared if one.is_applied]
     return {target.name or target.qualname: target.stage for target in targets}
 
@@ -81,7 +81,7 @@ def test_the_ranges_that_are_shown_of_mindspeed_llm_are_of_its_patch() -> None:
     shown = quickstart.shown("mindspeed_llm")
     ranges = shown[shown.index("ranges,") + 1 :][:3]
 
-    assert set(ranges) <= {target.name or target.qualname for target in registry.load("mindspeed_llm").targets}
+    assert set(ranges) <= {target.name or target.qualname for target in registry.load_patch("mindspeed_llm").targets}
 
 
 @pytest.mark.parametrize("page", BY_SOURCES)

@@ -126,7 +126,7 @@ def test_every_command_of_it_runs(place: Path) -> None:
             done = subprocess.run([sys.executable, "-m", *words], capture_output=True, text=True, timeout=60)
             said[" ".join(words)] = done.stderr if done.returncode else ""
             continue
-        done_here = CliRunner().invoke(cli.application(words[1]), words[1:])
+        done_here = CliRunner().invoke(cli.build_application(words[1]), words[1:])
         said[" ".join(words)] = done_here.output if done_here.exit_code else ""
 
     assert len(said) >= 8
@@ -139,7 +139,7 @@ def test_its_python_runs(file: Path, tmp_path: Path) -> None:
     environment = {key: text for key, text in os.environ.items() if not key.startswith("MSTXKIT_")}
     command = [sys.executable, "-W", "error", "-c", PROGRAM + code]
     subprocess.run(command, cwd=tmp_path, env={**environment, "PYTHONPATH": str(ROOT)}, check=True, timeout=60)
-    done = CliRunner().invoke(cli.application("report"), ["report", str(tmp_path / "runs/exp7")])
+    done = CliRunner().invoke(cli.build_application("report"), ["report", str(tmp_path / "runs/exp7")])
 
     assert "actor_generate" in done.output
 

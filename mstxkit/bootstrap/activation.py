@@ -64,10 +64,10 @@ def autopatch(*frameworks_named: str, targets: Any = None) -> PatchReport:
     if ranges.is_off:
         _ways.off += [pair for pair in wanted if pair not in _ways.off]
         return patch_report()
-    registry.install(wanted)
-    patch_record.watch()
+    registry.install_patches(wanted)
+    patch_record.keep_record()
     _hand_on(frameworks_named, targets, wanted)
-    ray_job.arrange()
+    ray_job.arrange_ray()
     return patch_report()
 
 
@@ -75,7 +75,7 @@ def _list_patches(names: tuple[Any, ...], targets: Any) -> list[tuple[Patch, boo
     for name in names:
         if not isinstance(name, str) or name.endswith(_YAML):
             raise PatchError(f"{name!r} is no framework's name; targets of your own go into targets=")
-    wanted = [] if targets is not None and not names else registry.chosen(names)
+    wanted = [] if targets is not None and not names else registry.choose_patches(names)
     if targets is None:
         return wanted
     return [*wanted, *((patch, True) for patch in as_patches(targets))]
@@ -96,10 +96,10 @@ def _hand_on(names: tuple[str, ...], targets: Any, wanted: list[tuple[Patch, boo
         _ways.variable_before = os.environ.get(VARIABLE)
     _ways.specification.update(parts)
     if _ways.specification:
-        os.environ[VARIABLE] = specification()
+        os.environ[VARIABLE] = specify_autopatch()
 
 
-def specification() -> str:
+def specify_autopatch() -> str:
     """What is on here, as MSTXKIT_AUTOPATCH says it to other processes."""
     return ",".join(_ways.specification)
 
@@ -125,8 +125,8 @@ def unpatch(*frameworks_named: str) -> None:
     """
     gone = set(map(registry.root_of, frameworks_named))
     for name in gone - {name for name, _ in registry.frameworks_on()}:
-        registry.load(name)
-    registry.remove(tuple(gone))
+        registry.load_patch(name)
+    registry.remove_patches(tuple(gone))
     _ways.off = [pair for pair in _ways.off if gone and pair[0].framework not in gone]
     left = bool(registry.frameworks_on())
     if gone & _ways.specification.get(EVERY, set()):
@@ -134,9 +134,9 @@ def unpatch(*frameworks_named: str) -> None:
     _ways.specification = {part: roots for part, roots in _ways.specification.items() if left and roots - gone}
     if not left:
         patch_record.leave_off()
-        ray_job.undo()
+        ray_job.restore_ray()
         _ways.notes.clear()
-    environment.put_back({VARIABLE: specification() if _ways.specification else _ways.variable_before})
+    environment.put_back({VARIABLE: specify_autopatch() if _ways.specification else _ways.variable_before})
 
 
 def patch_report() -> PatchReport:
@@ -156,8 +156,8 @@ def patch_report() -> PatchReport:
     if ranges.is_off:
         pairs = [(patch.framework, target) for patch, _ in _ways.off for target in patch.targets]
         return PatchReport(tuple(TargetState.of(name, target, SKIPPED, Reason.OFF) for name, target in pairs))
-    report = registry.report()
-    return report._replace(notes=(*report.notes, *_ways.notes, *ray_job.notes()))
+    report = registry.report_targets()
+    return report._replace(notes=(*report.notes, *_ways.notes, *ray_job.list_unreachable()))
 
 
 def autopatch_from_environment() -> None:
@@ -173,4 +173,4 @@ def autopatch_from_environment() -> None:
         except PatchError as exc:
             faults.warn_once(f"{VARIABLE}={name}", f"{VARIABLE}={name}: {exc}")
         except Exception as exc:
-            faults.note(f"{VARIABLE}={name}", exc)
+            faults.note_fault(f"{VARIABLE}={name}", exc)

@@ -55,7 +55,7 @@ class Capture:
         if self.run is not None:
             from .. import capturing
 
-            capturing.stop(self.run, exc)
+            capturing.stop_recording(self.run, exc)
 
     def __enter__(self) -> Capture:
         if self.run is not None:
@@ -122,7 +122,7 @@ def capture(
 
     base, configured = (config, None) if settings.are_limits(config) else _read_configuration(config)
     asked = _asked_folder(run, "" if configured is None else configured.path)
-    limits, of_requests = settings.resolved(base, overrides)
+    limits, of_requests = settings.resolve_settings(base, overrides)
     slow = None if capturing.is_begun() else _check_limits(asked, limits)
     is_slow = slow is not None and not slow.answers(BEGINS_WITHIN_S)
     folder = Path(os.path.abspath(asked)) if is_slow or capturing.is_begun(late=True) else _resolve_run(asked)
@@ -137,7 +137,7 @@ def capture(
     if of_requests.rings:
         from ..recorder import torch_rings
 
-        own.update(torch_rings.variables(of_requests.rings, os.environ))
+        own.update(torch_rings.pick_variables(of_requests.rings, os.environ))
     if slow is not None and is_slow:
         capturing.start_late(slow, of_requests, own)
         planned = "" if configured is None else "; nothing is planned by this configuration"
@@ -151,7 +151,7 @@ def capture(
         run_file.open_run_folder(folder, own[environment.RUN_ID])
         configured.leave_in(folder)
         own.update(configured.variables(overrides))
-    if capturing.start(folder, limits, of_requests, own):
+    if capturing.start_recording(folder, limits, of_requests, own):
         _tell_of_twin()
         capturing.when_stopped[:] = [_leave_ray]
         imports.when_imported("ray", _reach_workers)
@@ -162,12 +162,12 @@ def _reach_workers(_: ModuleType) -> None:
     """Those of a Ray job are no children of this process: `ray.init` reaches them."""
     from . import ray_job
 
-    for note in ray_job.arrange("capture"):
+    for note in ray_job.arrange_ray("capture"):
         faults.warn_once("capture and Ray", note)
 
 
 def _leave_ray() -> None:
-    imports.forget("ray", _reach_workers)
+    imports.forget_hook("ray", _reach_workers)
     if (ray_job := sys.modules.get(f"{__package__}.ray_job")) is not None:
         ray_job.undo("capture")
 
@@ -177,7 +177,7 @@ def _join_run(run: Any, config: Any, overrides: CaptureSettings) -> Capture:
     from . import settings
 
     there = os.environ[environment.RUN]
-    settings.resolved({}, overrides)  # what is wrong with these is wrong anywhere
+    settings.resolve_settings({}, overrides)  # what is wrong with these is wrong anywhere
     try:
         if os.path.realpath(there) != os.path.realpath(run):
             named = "`mstxkit run` or MSTXKIT_RUN"
@@ -217,9 +217,9 @@ def _read_configuration(config: Any) -> tuple[dict[str, Any], Any]:
     source = os.environ.get("MSTXKIT_CONFIG") if config is None else config
     if not source or (config is None and os.environ.get("MSTXKIT_PLANNED")):  # by whoever started this process
         return {}, None
-    from .configured import configured
+    from .configured import configure_from
 
-    ready = configured(source)
+    ready = configure_from(source)
     return ready.settings, ready
 
 
@@ -266,4 +266,4 @@ def start_from_environment() -> None:
     except MstxkitError as exc:
         faults.warn_once("capture from the environment", f"nothing is recorded: {exc}")
     except Exception as exc:
-        faults.note("capture from the environment", exc)
+        faults.note_fault("capture from the environment", exc)

@@ -33,17 +33,17 @@ class Configured(NamedTuple):
     def leave_in(self, folder: Path) -> None:
         """Leave its requests for all ranks of a run. Raises CaptureError, MstxkitError: the folder cannot be used."""
         if self.plan.requests:
-            planning.leave(*run_file.open_run_folder(folder), self.plan)
+            planning.leave_requests(*run_file.open_run_folder(folder), self.plan)
 
 
-def configured(source: Any) -> Configured:
+def configure_from(source: Any) -> Configured:
     """What a file, a mapping or a `Config` asks for. Raises ConfigError: something in it is wrong, or mstxkit's
     sessions cannot record it; all of that at once.
     """
     if isinstance(source, Config):
         config, places, name = source, {}, "Config"
     else:
-        understood = configuring.understand(source, world_size=identity.current()["world_size"])
+        understood = configuring.understand_source(source, world_size=identity.read_current()["world_size"])
         config, places, name = understood.read.config, understood.read.places, understood.source.name
     plan = planning.plan_of(config, places, name)
     limits = {} if config.budgets is None else config.budgets.model_dump(exclude_none=True)

@@ -35,4 +35,4 @@ def patch_as_asked(is_named: bool = False) -> None:
             patch = activation.autopatch_from_environment if is_set else activation.autopatch
             patch()
     except Exception as exc:
-        faults.note("bootstrap.entry_points", exc)
+        faults.note_fault("bootstrap.entry_points", exc)

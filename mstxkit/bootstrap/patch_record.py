@@ -54,17 +54,17 @@ class _RecordWriter:
                 while self._newest:
                     self._newest.pop()()
             except Exception as exc:
-                faults.note("the record of patches", exc)
+                faults.note_fault("the record of patches", exc)
             finally:
                 self._writing.release()
             is_mine = bool(self._newest) and self._writing.acquire(blocking=False)
-        forking.leave()
+        forking.leave_thread()
 
 
 _writer = _RecordWriter()
 
 
-def look() -> None:
+def look_at_patches() -> None:
     """In a thread of ours, now and then: is what was patched in its place? In ever longer intervals up to a minute."""
     global _due_s, _rest_s
     now_s = time.monotonic()
@@ -72,23 +72,25 @@ def look() -> None:
         return
     _due_s, _rest_s = now_s + _rest_s, min(2 * _rest_s, 60.0)
     try:
-        registry.look(mends=True)  # the second one makes sure that what somebody has put there does not call ours
+        registry.look_at_targets(
+            mends=True
+        )  # the second one makes sure that what somebody has put there does not call ours
     finally:
         active.lock.release()
-    write()
+    write_states()
 
 
 _due_s, _rest_s = 0.0, 1.0  # of the next look, and until the one after it
 
 
-def watch() -> None:
+def keep_record() -> None:
     """Write the record now, whenever a target's state changes, when a capture starts, and after each look, of which
     the last is when it ends.
     """
-    active.on_change = trainer_settings.on_learnt = write
+    active.on_change = trainer_settings.on_learnt = write_states
     for hooks, hook in _list_hooks():
         hooks += [hook] if hook not in hooks else []
-    write()
+    write_states()
 
 
 def leave_off() -> None:
@@ -99,10 +101,14 @@ def leave_off() -> None:
 
 
 def _list_hooks() -> list[tuple[list[Callable[[], None]], Callable[[], None]]]:
-    return [(here.when_started, write), (here.each_second, look), (here.when_ending, _look_at_the_end)]
+    return [
+        (here.when_started, write_states),
+        (here.each_second, look_at_patches),
+        (here.when_ending, _look_at_the_end),
+    ]
 
 
-def write(before: Callable[[], object] | None = None) -> None:
+def write_states(before: Callable[[], object] | None = None) -> None:
     """Write the states of this process as they are. Never raises; nothing while nothing is captured.
     `before`: what is done first, in the thread that writes.
 
@@ -117,17 +123,19 @@ def write(before: Callable[[], object] | None = None) -> None:
         _writer = _RecordWriter()  # that of whoever forked this process may be in the middle of a write
     run, process = where
     try:
-        states = registry.states(_presence) if before is None else None
-        _writer.write(partial(_write, run, process, states, before))
+        states = registry.list_states(_presence) if before is None else None
+        _writer.write(partial(_write_record, run, process, states, before))
     except Exception as exc:
-        faults.note("the record of patches", exc)
+        faults.note_fault("the record of patches", exc)
 
 
-_look_at_the_end = partial(write, registry.look)
+_look_at_the_end = partial(write_states, registry.look_at_targets)
 
 
-def _write(run: Path, process: str, states: list[TargetState] | None, before: Callable[[], object] | None) -> None:
+def _write_record(
+    run: Path, process: str, states: list[TargetState] | None, before: Callable[[], object] | None
+) -> None:
     if before is not None:
         before()
-    kept = registry.states(_presence) if states is None else states
-    patch_record.write(run, process, kept, dict(trainer_settings.current))
+    kept = registry.list_states(_presence) if states is None else states
+    patch_record.write_record(run, process, kept, dict(trainer_settings.current))

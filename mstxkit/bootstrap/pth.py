@@ -120,7 +120,7 @@ def join(is_ray_worker: bool = False) -> None:
 
         activation.autopatch_from_environment()
         if is_ray_worker:
-            ray_job.arrange("worker")  # not `setup`: it runs the job's own hook as well, whose time has not come
+            ray_job.arrange_ray("worker")  # not `setup`: it runs the job's own hook as well, whose time has not come
     except Exception as exc:
         import logging
 
@@ -129,7 +129,7 @@ def join(is_ray_worker: bool = False) -> None:
 
 def _split_names(asked: str) -> frozenset[str]:
     """Import roots to wait for. A name that does not exist waits for all: the process that joins says so."""
-    # As `patching.registry.names`.
+    # As `patching.registry.list_frameworks`.
     frameworks = {name[:-3] for name in os.listdir(_PATCHES) if name.endswith(".py") and not name.startswith("_")}
     roots = {RAY}
     for name in filter(None, (part.strip() for part in asked.split(","))):

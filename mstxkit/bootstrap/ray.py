@@ -20,10 +20,10 @@ def setup() -> None:
     try:
         if not ranges.is_off:
             capture.start_from_environment()
-            ray_job.arrange("worker")
+            ray_job.arrange_ray("worker")
             activation.autopatch_from_environment()
     except Exception as exc:
-        faults.note("setting up a Ray worker", exc)
+        faults.note_fault("setting up a Ray worker", exc)
     worker = getattr(sys.modules.get("ray._private.worker"), "global_worker", None)
     if NEXT_HOOK in os.environ and getattr(worker, "connected", False):
         from ray._private.runtime_env.setup_hook import load_and_execute_setup_hook

@@ -39,7 +39,7 @@ class Composed(NamedTuple):
     notes: tuple[str, ...] = ()  # for the user: which workers are not reached, and what to do
 
 
-def variables(environ: Mapping[str, str]) -> dict[str, str]:
+def pick_variables(environ: Mapping[str, str]) -> dict[str, str]:
     """What a worker must find in its environment to do as this process does; {} while nothing is on here."""
     if not (environ.get(RUN) or environ.get(AUTOPATCH)):
         return {}
@@ -49,7 +49,7 @@ def variables(environ: Mapping[str, str]) -> dict[str, str]:
     return passed_on
 
 
-def composed(theirs: Any, ours: Mapping[str, str], beside: Any = None, is_client: bool = False) -> Composed:
+def compose_environment(theirs: Any, ours: Mapping[str, str], beside: Any = None, is_client: bool = False) -> Composed:
     """A job's runtime environment with these variables and our set-up hook.
     `theirs`: the caller's: a dict, a `RuntimeEnv`, or None. `beside`: another one that Ray will merge with it.
     `is_client`: is it for Ray Client? There Ray does not act on the field, only on the variable that it makes of it.
@@ -105,7 +105,7 @@ def setup_then(hook: Callable[[], object]) -> Callable[[], object]:
     return setup_hook
 
 
-def injected(text: str, environment: Any, ours: Mapping[str, str], is_overriding: bool) -> tuple[str, Composed]:
+def inject_into_job(text: str, environment: Any, ours: Mapping[str, str], is_overriding: bool) -> tuple[str, Composed]:
     """The same under `ray job submit`, whose own runtime environment Ray merges with the one given to `ray.init`.
 
     Ray refuses a field or variable that both have. So ours goes into one of them: where the hook is, else the job's.
@@ -118,6 +118,6 @@ def injected(text: str, environment: Any, ours: Mapping[str, str], is_overriding
     held = {**(job.get(_VARIABLES) or {}), **(driver.get(_VARIABLES) or {})}
     missing = {name: value for name, value in ours.items() if name not in held}
     if driver.get(_FIELD) is not None and (is_overriding or job.get(_FIELD) is None):
-        return text, composed(environment, missing, beside=job)
-    made = composed(job, missing, beside=driver)
+        return text, compose_environment(environment, missing, beside=job)
+    made = compose_environment(job, missing, beside=driver)
     return json.dumps({**config, "runtime_env": made.environment}), Composed(environment, made.notes)

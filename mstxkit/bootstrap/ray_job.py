@@ -48,26 +48,26 @@ class _Replaced:
 _ways = _Replaced()
 
 
-def arrange(asker: str = "autopatch") -> tuple[str, ...]:
-    """Make every `ray.init` from now on reach the job's workers, until `undo` of each asker; also one by Ray itself.
-    Gives notes on what cannot be reached, and what to do.
+def arrange_ray(asker: str = "autopatch") -> tuple[str, ...]:
+    """Make every `ray.init` from now on reach the job's workers, until `restore_ray` of each asker; also one by Ray
+    itself. Gives notes on what cannot be reached, and what to do.
     """
     if ranges.is_off:
         return ()
     _ways.askers.add(asker)
     imports.when_imported("ray", _wrap_init)
     imports.when_imported(_LOADER, _wrap_loader)
-    return notes()
+    return list_unreachable()
 
 
-def undo(asker: str = "autopatch") -> None:
+def restore_ray(asker: str = "autopatch") -> None:
     """Put Ray's own functions back, once nobody asks for ours any more. Workers that run already keep theirs."""
     _ways.askers.discard(asker)
     if _ways.askers:
         return
-    imports.forget("ray", _wrap_init)
-    imports.forget(_LOADER, _wrap_loader)
-    atexit.unregister(ray_link.end)  # else each `arrange` would leave one more
+    imports.forget_hook("ray", _wrap_init)
+    imports.forget_hook(_LOADER, _wrap_loader)
+    atexit.unregister(ray_link.end_link)  # else each `arrange_ray` would leave one more
     for change in reversed(_ways.changes):
         change.undo()
     copied = {id(change.after): (change.after, change.before) for change in _ways.changes}
@@ -78,12 +78,12 @@ def undo(asker: str = "autopatch") -> None:
         _ways.changes.clear()
 
 
-def notes() -> tuple[str, ...]:
+def list_unreachable() -> tuple[str, ...]:
     """What of this job cannot be reached from here, at this moment; () in a worker, which has been."""
     if not _is_driver():
         return tuple(_ways.notes)
     named = {environment.RUN: "where to record", environment.AUTOPATCH: "what to patch"}
-    wanted = ray_environment.variables(os.environ)
+    wanted = ray_environment.pick_variables(os.environ)
     missing = [what for name, what in named.items() if wanted.get(name) and wanted[name] != _ways.sent.get(name)]
     late = [_STARTED_BEFORE.format(what=" and ".join(missing))] if missing else []
     return (*late, *_ways.notes)
@@ -102,7 +102,7 @@ def _is_initialized() -> bool:
     try:
         return is_initialized is not None and bool(is_initialized())
     except Exception as exc:
-        faults.note("asking whether Ray runs", exc)
+        faults.note_fault("asking whether Ray runs", exc)
         return False
 
 
@@ -111,14 +111,14 @@ def _wrap_init(ray: ModuleType) -> None:
     shutdown = getattr(ray, "shutdown", None)
     if shutdown is not None:  # else no Ray that anybody runs
         wrappers[id(shutdown)] = shutdown, _around_shutdown(shutdown)
-        atexit.register(ray_link.end)  # Ray's own is registered by now: the last comes first
+        atexit.register(ray_link.end_link)  # Ray's own is registered by now: the last comes first
     _replace_everywhere(wrappers)  # both in one search of thousands of modules
 
 
 def _around_init(original: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(original)
     def init(*args: Any, **kwargs: Any) -> Any:
-        with _reaching(kwargs, args[0] if args else kwargs.get("address")) as arguments:
+        with _reach_workers(kwargs, args[0] if args else kwargs.get("address")) as arguments:
             done = original(*args, **arguments)
         if identity.on_learnt is not None:  # it drives a job from here on: a quiet process is seldom looked at
             identity.on_learnt()
@@ -132,7 +132,7 @@ def _around_shutdown(original: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(original)
     def shutdown(*args: Any, **kwargs: Any) -> Any:
-        with ray_link.quiet():
+        with ray_link.keep_quiet():
             return original(*args, **kwargs)
 
     return shutdown
@@ -148,15 +148,15 @@ def _replace_everywhere(replaced: dict[int, tuple[Any, Any]]) -> None:
 
 
 @contextmanager
-def _reaching(arguments: dict[str, Any], address: Any) -> Iterator[dict[str, Any]]:
+def _reach_workers(arguments: dict[str, Any], address: Any) -> Iterator[dict[str, Any]]:
     """What `ray.init` is called with instead; for as long as it runs, also what it reads from the environment."""
     before = os.environ.get(INJECTED)
     try:
         if address is None or address == "auto":  # as `ray.init` decides it
             address = os.environ.get("RAY_ADDRESS") or address
-        changed, text = _changed(arguments, before, "://" in str(address))
+        changed, text = _change_arguments(arguments, before, "://" in str(address))
     except Exception as exc:
-        faults.note("arranging for Ray's workers", exc)
+        faults.note_fault("arranging for Ray's workers", exc)
         changed, text = arguments, before
     if text is None or text == before:
         yield changed
@@ -168,18 +168,20 @@ def _reaching(arguments: dict[str, Any], address: Any) -> Iterator[dict[str, Any
         os.environ[INJECTED] = str(before)
 
 
-def _changed(arguments: dict[str, Any], injected: str | None, is_client: bool) -> tuple[dict[str, Any], str | None]:
+def _change_arguments(
+    arguments: dict[str, Any], injected: str | None, is_client: bool
+) -> tuple[dict[str, Any], str | None]:
     """New arguments of `ray.init`, and of the variable that `ray job submit` sets."""
-    ours = ray_environment.variables(os.environ)
+    ours = ray_environment.pick_variables(os.environ)
     if not ours or _is_initialized():
         return arguments, injected
     environment, config = arguments.get("runtime_env"), arguments.get("job_config")
     if injected is not None and not is_client:
         is_overriding = os.environ.get("RAY_OVERRIDE_JOB_RUNTIME_ENV") == "1"
-        injected, made = ray_environment.injected(injected, environment, ours, is_overriding)
+        injected, made = ray_environment.inject_into_job(injected, environment, ours, is_overriding)
     else:
         theirs = environment or getattr(config, "runtime_env", None)
-        made = ray_environment.composed(theirs, ours, is_client=is_client)
+        made = ray_environment.compose_environment(theirs, ours, is_client=is_client)
     _ways.sent, _ways.notes[:] = ours, [*dict.fromkeys([*_ways.notes, *made.notes])]
     changed = {**arguments, "runtime_env": made.environment}
     if config is not None:  # Ray writes into it
@@ -205,7 +207,7 @@ def _wrap_loader(module: ModuleType) -> None:
             _ways.notes.append(_NO_SEAM.format(name=f"{_LOADER_CLASS}.{name}"))
 
 
-def _loading(original: Callable[..., Any]) -> Callable[..., Any]:
+def _patch_loader(original: Callable[..., Any]) -> Callable[..., Any]:
     """An actor class arrives, to be made here or with a handle: patch it before Ray looks at its methods."""
 
     @functools.wraps(original)
@@ -217,22 +219,22 @@ def _loading(original: Callable[..., Any]) -> Callable[..., Any]:
             # Ray's own subclass repeats the methods of the user's class: what it has captured of them is replaced too.
             registry.patch_travelled(getattr(cls, "__ray_actor_class__", cls))
         except Exception as exc:
-            faults.note("a class that arrived by value", exc)
+            faults.note_fault("a class that arrived by value", exc)
         return cls
 
     return load
 
 
-def _executing(original: Callable[..., Any]) -> Callable[..., Any]:
+def _patch_executor(original: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(original)
     def make(self: Any, method_name: str, method: Any, *args: Any, **kwargs: Any) -> Any:
         executor = original(self, method_name, method, *args, **kwargs)
-        return _telling(executor) if method_name == "__init__" else executor
+        return _tell_actor(executor) if method_name == "__init__" else executor
 
     return make
 
 
-def _waiting(original: Callable[..., Any]) -> Callable[..., Any]:
+def _patch_waiter(original: Callable[..., Any]) -> Callable[..., Any]:
     """A function arrives, which is now run for the first time: it is run with its range."""
 
     @functools.wraps(original)
@@ -248,13 +250,13 @@ def _waiting(original: Callable[..., Any]) -> Callable[..., Any]:
                 if info is not None and patched is not info.function:
                     functions[key] = info._replace(function=patched)
         except Exception as exc:
-            faults.note("a function that arrived by value", exc)
+            faults.note_fault("a function that arrived by value", exc)
         return answer
 
     return wait
 
 
-def _telling(executor: Any) -> Any:
+def _tell_actor(executor: Any) -> Any:
     """Around an actor's `__init__`, the one sign that this process is that actor: its name and role are learnt before,
     and its rank, which that may have set, written down before anything can end it.
     """
@@ -278,14 +280,14 @@ def _learn_role(actor: Any) -> None:
 
         cls = getattr(type(actor), "__ray_actor_class__", type(actor))
         if not identity.has_role():
-            identity.identify(role=registry.roles().get(cls.__name__, cls.__name__))
+            identity.identify(role=registry.list_roles().get(cls.__name__, cls.__name__))
     except Exception as exc:
-        faults.note("the role of an actor", exc)
+        faults.note_fault("the role of an actor", exc)
 
 
 # What a worker does with an actor class, each method of it, and a function, before their first run.
 _SEAMS = {
-    "_load_actor_class_from_gcs": _loading,
-    "_make_actor_method_executor": _executing,
-    "_wait_for_function": _waiting,
+    "_load_actor_class_from_gcs": _patch_loader,
+    "_make_actor_method_executor": _patch_executor,
+    "_wait_for_function": _patch_waiter,
 }

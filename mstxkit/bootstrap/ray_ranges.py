@@ -20,10 +20,10 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from ray._private.function_manager import FunctionActorManager
 
-    return timed(FunctionActorManager.get_execution_info)
+    return time_methods(FunctionActorManager.get_execution_info)
 
 
-def timed(look_up: Callable[..., Any]) -> Callable[..., Any]:
+def time_methods(look_up: Callable[..., Any]) -> Callable[..., Any]:
     """Ray's look-up, with a range around what it finds. `look_up`: `FunctionActorManager.get_execution_info` of Ray
     2.42.1 and 2.60.0, which is called with a function descriptor and gives a named tuple of what to run.
     """
@@ -34,7 +34,7 @@ def timed(look_up: Callable[..., Any]) -> Callable[..., Any]:
         try:
             return execution._replace(function=_with_range(function_descriptor, execution.function))
         except Exception as exc:
-            faults.note("ranges of Ray's tasks and actor methods", exc)
+            faults.note_fault("ranges of Ray's tasks and actor methods", exc)
             return execution
 
     return get_execution_info
@@ -49,11 +49,11 @@ def _with_range(descriptor: Any, function: Any) -> Any:
     name = f"{_plain_name(descriptor.class_name)}.{name}"
     method = function.method
     if isinstance(method, FunctionType) and signatures.interface_of(method).kind != signatures.CALL:
-        return _calling(function, _decorate_method(method, name))
+        return _call_instead(function, _decorate_method(method, name))
     return _decorate_method(function, name)
 
 
-def _calling(executor: Any, method: Any) -> Any:
+def _call_instead(executor: Any, method: Any) -> Any:
     """Ray's caller of a method, calling this one instead: a coroutine or generator stays inside its range.
 
     Source: Ray 2.42.1 and 2.60.0, `_make_actor_method_executor`: a closure over `method`, with attributes `name` and
@@ -66,7 +66,7 @@ def _calling(executor: Any, method: Any) -> Any:
 
 
 def _decorate_method(function: Any, name: str) -> Any:
-    return wrapping.decorate(tuple(wrapping.RangeSettings(name)), function)
+    return wrapping.decorate_target(tuple(wrapping.RangeSettings(name)), function)
 
 
 def _plain_name(qualname: str) -> str:

@@ -18,24 +18,28 @@ T = TypeVar("T", RecorderLimits, DutySettings)
 _DEFAULTS: dict[str, Any] = {**RecorderLimits()._asdict(), **DutySettings()._asdict()}
 
 
-def names() -> tuple[str, ...]:
+def list_settings() -> tuple[str, ...]:
     """What `capture` takes beside its folder; each also as MSTXKIT_<NAME>."""
     return tuple(_DEFAULTS)
 
 
 def are_limits(config: Any) -> bool:
     """Is this no configuration of any system, but limits by name?"""
-    return isinstance(config, dict) and set(config) <= set(names())
+    return isinstance(config, dict) and set(config) <= set(list_settings())
 
 
-def resolved(config: Any, overrides: Mapping[str, Any]) -> tuple[RecorderLimits, DutySettings]:
+def resolve_settings(config: Any, overrides: Mapping[str, Any]) -> tuple[RecorderLimits, DutySettings]:
     """Both, from `config` and what overrides it. Raises CaptureError, ConfigError: an unknown name or value."""
     settings = {**(config or {}), **overrides}
-    unknown = sorted(set(settings) - set(names()))
+    unknown = sorted(set(settings) - set(list_settings()))
     if unknown:
-        problems = [Problem("capture()", None, name, None, "it knows no such setting", names()) for name in unknown]
+        problems = [
+            Problem("capture()", None, name, None, "it knows no such setting", list_settings()) for name in unknown
+        ]
         raise CaptureError("\n".join(map(str, problems)))
-    return process.checked(_filled(RecorderLimits, settings)), of_duty.checked(_filled(DutySettings, settings))
+    return process.check_limits(_fill_settings(RecorderLimits, settings)), of_duty.check_settings(
+        _fill_settings(DutySettings, settings)
+    )
 
 
 def problem_with(field: str, text: str) -> str:
@@ -43,9 +47,9 @@ def problem_with(field: str, text: str) -> str:
     try:
         value = _parse_field(field, text)
         if field in RecorderLimits._fields:
-            process.checked(RecorderLimits(**{field: value}))
+            process.check_limits(RecorderLimits(**{field: value}))
         else:
-            of_duty.checked(DutySettings(**{field: value}))
+            of_duty.check_settings(DutySettings(**{field: value}))
     except MstxkitError as exc:
         return str(exc)
     return ""
@@ -73,7 +77,7 @@ def _as_text(name: str, value: Any) -> str:
     return str(int(value) if is_whole else value)
 
 
-def _filled(kind: type[T], settings: dict[str, Any]) -> T:
+def _fill_settings(kind: type[T], settings: dict[str, Any]) -> T:
     variables = {field: os.environ.get(f"MSTXKIT_{field.upper()}") for field in kind._fields}
     defined = {field: _parse_field(field, text) for field, text in variables.items() if text}
     return kind(**{**defined, **{field: settings[field] for field in kind._fields if field in settings}})

@@ -49,7 +49,7 @@ def main() -> None:
         sys.unraisablehook = _not_interrupted
     try:
         try:
-            application(sys.argv[1] if len(sys.argv) > 1 else None)(prog_name="mstxkit")
+            build_application(sys.argv[1] if len(sys.argv) > 1 else None)(prog_name="mstxkit")
         finally:
             sys.stdout.flush()
     except ModuleNotFoundError as exc:
@@ -97,12 +97,12 @@ def _end_without_output(exc: OSError) -> None:
     os._exit(UNWRITABLE)  # what is left in the buffer would be tried again, and fail again
 
 
-def verbs() -> list[str]:
+def list_verbs() -> list[str]:
     """All verbs, by listing this folder."""
     return listing.modules_in(__path__)
 
 
-def application(word: str | None = None) -> typer.Typer:
+def build_application(word: str | None = None) -> typer.Typer:
     """The typer application with every verb; with that one alone if `word` names one: the others take 0.1 s to load."""
     import typer
 
@@ -115,22 +115,23 @@ def application(word: str | None = None) -> typer.Typer:
         context_settings=settings,
     )  # fmt: skip
     app.callback()(_with_version())
-    every = verbs()
-    for verb in [verb for verb in every if _command(verb) == word] or every:
+    every = list_verbs()
+    for verb in [verb for verb in every if _name_command(verb) == word] or every:
         module = importlib.import_module(f"{__name__}.{verb}")
         if hasattr(module, "COMMANDS"):
             summary = (module.__doc__ or "").partition("\n")[0].partition(": ")[2]
             group = typer.Typer(help=summary, no_args_is_help=True)  # of several commands: `mstxkit config show`
             for command in module.COMMANDS:
                 group.command(command.__name__, cls=VerbCommand)(_with_plain_errors(command))
-            app.add_typer(group, name=_command(verb))
+            app.add_typer(group, name=_name_command(verb))
             continue
         own = getattr(module, "CONTEXT_SETTINGS", None)
-        app.command(_command(verb), cls=VerbCommand, context_settings=own)(_with_plain_errors(getattr(module, verb)))
+        function = _with_plain_errors(getattr(module, verb))
+        app.command(_name_command(verb), cls=VerbCommand, context_settings=own)(function)
     return app
 
 
-def _command(verb: str) -> str:
+def _name_command(verb: str) -> str:
     return verb.rstrip("_").replace("_", "-")  # `import_`: a verb that is a keyword of Python
 
 

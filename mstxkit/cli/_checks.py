@@ -23,7 +23,7 @@ from ..errors import MstxkitError, PatchError
 from ..host import clock, folders, life
 from ..parsing.tools import find_msprof
 from ..reading.report.escape import for_rich
-from ..reading.report.units import size
+from ..reading.report.units import write_size
 from . import _show
 
 OK, NOTE, WRONG = "ok", "note", "wrong"
@@ -57,12 +57,13 @@ class Check(NamedTuple):
     detail: str
 
 
-def installation() -> list[Check]:
+def check_installation() -> list[Check]:
     """All checks, in the order in which to show them."""
-    version = installed("mstxkit") or "not installed as a package"
+    version = find_version("mstxkit") or "not installed as a package"
     ours = Check("mstxkit", OK, f"{version}, Python {platform.python_version()}")
-    here = [ours, *_check_engine(), _check_tmpfs(), *left_in_memory(), *_check_packages(), *_check_npu(), *_msprof()]
-    return [*here, pth(), entry_points(), _check_frameworks(), *_check_ray(), *environment(os.environ)]
+    here = [ours, *_check_engine(), _check_tmpfs(), *left_in_memory(), *_check_packages()]
+    here += [*_check_npu(), *_check_msprof()]
+    return [*here, check_pth(), entry_points(), _check_frameworks(), *_check_ray(), *check_environment(os.environ)]
 
 
 def _check_engine() -> list[Check]:
@@ -71,7 +72,7 @@ def _check_engine() -> list[Check]:
     except MstxkitError as exc:
         return [Check("engine", WRONG, str(exc))]
     engine = chosen.engine
-    clock_choice = clock.choose(bool(engine.NATIVE))
+    clock_choice = clock.choose_clock(bool(engine.NATIVE))
     kinds = {clock.MONOTONIC: "CLOCK_MONOTONIC", clock.TSC: "TSC", clock.CNTVCT: "cntvct_el0"}
     which = Check("engine", OK, "C extension")
     if not engine.NATIVE:
@@ -87,7 +88,7 @@ def _check_tmpfs() -> Check:
     except OSError as exc:
         return Check("tmpfs", NOTE, f"{folders.SHARED_MEMORY}: {exc.strerror}: {instead}")
     free, total = space.f_bavail * space.f_frsize, space.f_blocks * space.f_frsize
-    detail = f"{folders.SHARED_MEMORY}: {size(free)} free of {size(total)}"
+    detail = f"{folders.SHARED_MEMORY}: {write_size(free)} free of {write_size(total)}"
     if not os.access(folders.SHARED_MEMORY, os.W_OK | os.X_OK):
         return Check("tmpfs", NOTE, f"{folders.SHARED_MEMORY} cannot be written: {instead}")
     if free < TMPFS_NEEDED_BYTES:
@@ -99,7 +100,7 @@ def left_in_memory() -> list[Check]:
     """What killed processes left of runs of which nobody lives here. One that was moved looks as if it was removed."""
     mine = folders.in_shared_memory()
     left = sorted(filter(_is_left, mine.glob("*")))
-    bytes_left, more = size(sum(map(folders.size_bytes, left))), len(left) - _LEFT_SHOWN
+    bytes_left, more = write_size(sum(map(folders.size_bytes, left))), len(left) - _LEFT_SHOWN
     detail = f"{bytes_left} of killed processes, runs with none that lives here: {len(left)}; "
     detail += f"`mstxkit collect RUN` seals it; where a run is removed, take it away: cd {mine} && rm -r"
     names = [run.name for run in left[:_LEFT_SHOWN]] + [f"({more} more are named then)"] * (more > 0)
@@ -113,10 +114,10 @@ def _is_left(run: Path) -> bool:
 
 
 def _check_packages() -> list[Check]:
-    needed = [Check(p, OK if v else WRONG, v or f"missing: pip install {p}") for p in NEEDED for v in [installed(p)]]
+    needed = [Check(p, OK if v else WRONG, v or f"missing: pip install {p}") for p in NEEDED for v in [find_version(p)]]
     return needed + [
         Check(package, NOTE if why and not v else OK, v or "; ".join(filter(None, ("not installed", why))))
-        for package, why in OPTIONAL.items() for v in [installed(package)]
+        for package, why in OPTIONAL.items() for v in [find_version(package)]
     ]  # fmt: skip
 
 
@@ -125,7 +126,7 @@ def _check_npu() -> list[Check]:
 
     Source: torch 2.13.0 `torch/__init__.py`, `_import_device_backends`; TORCH_DEVICE_BACKEND_AUTOLOAD=0 forbids it.
     """
-    if not installed("torch_npu") or os.environ.get("ASCEND_HOME_PATH"):
+    if not find_version("torch_npu") or os.environ.get("ASCEND_HOME_PATH"):
         return []
     if os.environ.get("TORCH_DEVICE_BACKEND_AUTOLOAD") == "0":
         return [Check("CANN", OK, "ASCEND_HOME_PATH is not set; torch does not load torch_npu by itself")]
@@ -133,17 +134,17 @@ def _check_npu() -> list[Check]:
     return [Check("CANN", NOTE, detail + "without an NPU, set TORCH_DEVICE_BACKEND_AUTOLOAD=0")]
 
 
-def _msprof() -> list[Check]:
+def _check_msprof() -> list[Check]:
     """What `mstxkit profiles --analyse` needs of CANN, where there is anything that could be parsed."""
     msprof = find_msprof(os.environ)
     if msprof.path:
         return [Check("msprof", OK, msprof.path)]
-    if not (installed("torch_npu") or installed("mindspore")):
+    if not (find_version("torch_npu") or find_version("mindspore")):
         return []
     return [Check("msprof", NOTE, f"`mstxkit profiles --analyse` cannot parse device data here: {msprof.problem}")]
 
 
-def installed(package: str) -> str | None:
+def find_version(package: str) -> str | None:
     """The version of an installed distribution, or None."""
     try:
         return importlib.metadata.version(package)
@@ -151,7 +152,7 @@ def installed(package: str) -> str | None:
         return None
 
 
-def pth() -> Check:
+def check_pth() -> Check:
     """Is the `.pth` where this interpreter reads it, and does a new interpreter do what it says?"""
     shipped = Path(__file__).parents[1] / "bootstrap" / PTH
     folders = [*site.getsitepackages(), *([site.getusersitepackages()] if site.ENABLE_USER_SITE else [])]
@@ -195,9 +196,9 @@ def _check_frameworks() -> Check:
     from ..patching import registry
 
     there: dict[str, str | None] = {}  # "" where one is importable only, None where it is not
-    for name in registry.names():
+    for name in registry.list_frameworks():
         try:
-            there[name] = installed(name) or (None if find_spec(name) is None else "")
+            there[name] = find_version(name) or (None if find_spec(name) is None else "")
         except (ImportError, ValueError):  # a module of that name is there already, and says nothing of where from
             there[name] = ""
     here = [f"{name} {version}".rstrip() for name, version in there.items() if version is not None]
@@ -207,16 +208,16 @@ def _check_frameworks() -> Check:
 
 
 def _check_ray() -> list[Check]:
-    version = installed("ray")
+    version = find_version("ray")
     if version is None:
         return []
     level, detail = OK, "its workers are reached by worker_process_setup_hook"
     if tuple(int(part) for part in version.split(".")[:2] if part.isdigit()) < OLDEST_RAY:
         level, detail = NOTE, f"older than {'.'.join(map(str, OLDEST_RAY))}, the oldest that mstxkit is tested with"
-    return [Check("Ray", level, f"{version}: {detail}"), *cluster()]
+    return [Check("Ray", level, f"{version}: {detail}"), *check_cluster()]
 
 
-def cluster() -> list[Check]:
+def check_cluster() -> list[Check]:
     """Is there a cluster that a driver would join? Its workers have the environment of its `ray start`."""
     address = os.environ.get("RAY_ADDRESS", "")
     if not address:
@@ -243,13 +244,13 @@ def problem_with(name: str) -> str | None:
 
             as_patches(name)
         elif name not in (EVERY, "1"):
-            registry.chosen((name,))
+            registry.choose_patches((name,))
     except PatchError as exc:
         return str(exc)
     return None
 
 
-def environment(variables: Mapping[str, str]) -> list[Check]:
+def check_environment(variables: Mapping[str, str]) -> list[Check]:
     """One check for each variable of ours."""
     return [_check_variable(name, variables[name]) for name in sorted(variables) if name.startswith(_OURS)]
 
@@ -261,11 +262,11 @@ def _check_variable(name: str, value: str) -> Check:
     setting = name[len(_OURS) :]
     if setting in HANDED_ON:
         return Check(name, OK, f"{value!r}: handed on by the process that started this one")
-    if setting.lower() in settings.names():
+    if setting.lower() in settings.list_settings():
         problem = value and settings.problem_with(setting.lower(), value)
         return Check(name, WRONG, f"nothing is recorded: {problem}") if problem else Check(name, OK, repr(value))
     if setting not in VARIABLES:
-        every = (*VARIABLES, *map(str.upper, settings.names()))
+        every = (*VARIABLES, *map(str.upper, settings.list_settings()))
         near = difflib.get_close_matches(setting, every, n=1)
         meant = f"did you mean {_OURS}{near[0]}? " if near else ""
         names = f"known after {_OURS}: {', '.join(every)}"
@@ -283,16 +284,16 @@ def _check_variable(name: str, value: str) -> Check:
     return Check(name, WRONG, f"{value!r}: {'; '.join(problems)}") if problems else Check(name, OK, repr(value))
 
 
-def show(json: bool) -> bool:
+def show_checks(json: bool) -> bool:
     """All checks, on standard output. Returns: is something wrong? A note is not."""
-    checks = installation()
+    checks = check_installation()
     if json:
         _show.as_json({"checks": [check._asdict() for check in checks]})
     else:
         styles = {OK: "green", NOTE: "yellow", WRONG: "bold red"}
-        table = _show.table("", "", has_header=False, no_wrap=True)
+        table = _show.make_table("", "", has_header=False, no_wrap=True)
         table.add_column(overflow="fold")
         for level, name, detail in ((check.level, check.name, check.detail) for check in checks):
             table.add_row(for_rich(level, style=styles[level]), for_rich(name), for_rich(detail))
-        _show.console().print(table)
+        _show.open_console().print(table)
     return any(check.level == WRONG for check in checks)

@@ -47,7 +47,7 @@ def in_a_process(name: str) -> tuple[list[TargetState], str]:
         return [TargetState(**fields) for fields in json.loads(answer.read_text(encoding="utf-8"))], ""
 
 
-def tell(name: str, answer: str) -> None:
+def tell_states(name: str, answer: str) -> None:
     """In the new process: patch, import the modules of all targets, write every target's state, and end."""
     import mstxkit
 

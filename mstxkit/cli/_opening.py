@@ -17,8 +17,8 @@ from typing import Iterable, Iterator
 from ..parsing import kinds
 from ..reading.report.escape import for_terminal
 from ..store import documents, layout
-from ..store.session_file import RecordedSession, sessions
-from ..store.values import grouped
+from ..store.session_file import RecordedSession, read_sessions
+from ..store.values import group_by
 
 _SHOWN_AT_MOST = 4
 _TRACE = ".pt.trace.json"
@@ -30,11 +30,11 @@ _ALL = ("all", "cluster_analysis.db, ClusterStepTraceTime: what each rank comput
 _KERNELS = ("compute_op_sum", "cluster_analysis.db, ComputeOpAllRankStats: where the device's time goes")
 
 
-def lines(run: Path, run_id: str, requests: Iterable[str]) -> list[str]:
+def describe_opening(run: Path, run_id: str, requests: Iterable[str]) -> list[str]:
     """How to open what these requests recorded; their data as they lie there now."""
     wanted = set(requests)
-    kept = [session for session in sessions(run, run_id) if session.key[0] in wanted and session.key[0]]
-    by_request = grouped(kept, lambda session: session.key[0])
+    kept = [session for session in read_sessions(run, run_id) if session.key[0] in wanted and session.key[0]]
+    by_request = group_by(kept, lambda session: session.key[0])
     return [line for request, recorded in by_request.items() for line in _of_request(run, request, recorded)]
 
 

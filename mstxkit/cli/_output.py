@@ -15,7 +15,7 @@ MADE_BY_US = ".made_by_mstxkit"
 
 
 @contextmanager
-def whole(target: Path, is_folder: bool = False) -> Iterator[Path]:
+def write_whole(target: Path, is_folder: bool = False) -> Iterator[Path]:
     """A draft to be written in the body. It becomes `target` when the body ends well, else it is gone, also by Ctrl-C.
 
     A folder of that name is replaced only if it is empty or was made this way; a file always, as `>` does.

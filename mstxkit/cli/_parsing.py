@@ -18,7 +18,7 @@ from ..parsing import kinds, lock, profiles, record, tools, work
 from ..parsing.profiles import Profile
 from ..parsing.record import ParseRecord
 from ..reading.report.escape import for_rich, for_terminal
-from ..reading.report.units import duration, size
+from ..reading.report.units import write_duration, write_size
 from ..store import layout
 from . import _opening, _show
 
@@ -68,17 +68,17 @@ def plan_of(jobs: int | None = None, limit_s: float | None = None, export: str =
     return work.ParsePlan(jobs or max(1, min(4, (os.cpu_count() or 2) // 2)), limit_s, export)
 
 
-def analysed(run: Path, wanted: Wanted, plan: work.ParsePlan, unfinished: bool, quiet: bool) -> Done:
+def analyse_profiles(run: Path, wanted: Wanted, plan: work.ParsePlan, unfinished: bool, quiet: bool) -> Done:
     """Parse what is wanted and not parsed yet, by the plan, with this environment and the msprof in it.
 
     Raises: ReadError where no profile is as wanted; MstxkitError where another command works on this run.
     """
     every = profiles.of_run(run, unfinished)
-    kept = chosen(every, wanted, lambda profile: (profile.stage, profile.rank, profile.request))
+    kept = choose_profiles(every, wanted, lambda profile: (profile.stage, profile.rank, profile.request))
     rows = {profile.path: _make_row(run, profile) for profile in kept}
     if not _to_do(rows, wanted):
         return Done(rows, [], {})
-    descriptor = lock.take(run / layout.PROFILES)
+    descriptor = lock.take_lock(run / layout.PROFILES)
     try:
         rows = {profile.path: _make_row(run, profile) for profile in kept}  # as the holder of the lock sees them
         return _parse_all(run, rows, _to_do(rows, wanted), plan, descriptor, quiet)
@@ -86,13 +86,15 @@ def analysed(run: Path, wanted: Wanted, plan: work.ParsePlan, unfinished: bool, 
         os.close(descriptor)
 
 
-def chosen(every: list[Item], wanted: Wanted, whose: Callable[[Item], tuple[str, int | None, str]]) -> list[Item]:
+def choose_profiles(
+    every: list[Item], wanted: Wanted, whose: Callable[[Item], tuple[str, int | None, str]]
+) -> list[Item]:
     """Those that are wanted; `whose`: the stage, the rank and the request of one. Raises: ReadError where none is."""
-    keys = {stages.canonical(name) for name in wanted.stages}
+    keys = {stages.canonical_key(name) for name in wanted.stages}
     described = [(item, *whose(item)) for item in every]
     kept = [
         item for item, stage, rank, request in described
-        if (not keys or stages.canonical(stage) in keys)
+        if (not keys or stages.canonical_key(stage) in keys)
         and (not wanted.ranks or rank in wanted.ranks)
         and (wanted.request is None or request.startswith(wanted.request))
     ]  # fmt: skip
@@ -108,7 +110,7 @@ def chosen(every: list[Item], wanted: Wanted, whose: Callable[[Item], tuple[str,
 
 
 def _make_row(run: Path, profile: Profile) -> Row:
-    parse = record.read(profile.record_file)
+    parse = record.read_record(profile.record_file)
     if profile.state != profiles.READY:
         return Row(profile, parse, profile.state, False)
     if parse is None:
@@ -126,13 +128,13 @@ def _parse_all(
     run: Path, rows: dict[str, Row], todo: list[Profile], plan: work.ParsePlan, descriptor: int, quiet: bool
 ) -> Done:
     msprof = tools.find_msprof(os.environ)
-    plan = plan._replace(environment=tools.environment(os.environ, msprof.path), msprof=msprof.path)
+    plan = plan._replace(environment=tools.make_environment(os.environ, msprof.path), msprof=msprof.path)
     done = Done(rows, [], {}, msprof.path)
     try:
         with _stop_by_signals(), Shown(quiet) as shown:
             ready = _find_parsable(run, todo, plan, msprof, done, shown)
             shown.say(description="profiles", total=len(ready), count=f"0/{len(ready)}")
-            for profile, parse in work.parse(run, ready, plan, descriptor):
+            for profile, parse in work.parse_profiles(run, ready, plan, descriptor):
                 shown.tell(profile, parse)
                 state = NOT_PARSED if parse.state == record.PARSING else parse.state
                 rows[profile.path] = Row(profile, parse, state, True)
@@ -163,7 +165,7 @@ def _find_parsable(
     counts = Counter(profile.kind for profile in todo if profile not in blind)
     for kind in filter(counts.get, kinds.KINDS):
         shown.say(description=f"loading {kind}")
-        versions, problem = work.load(kind, plan)
+        versions, problem = work.load_parser(kind, plan)
         done.versions.update(versions)
         if not problem:
             loadable.append(kind)
@@ -223,27 +225,28 @@ class Shown:
             self._progress.stop()
 
 
-def show(run: Path, done: Done) -> None:
+def show_parsed(run: Path, done: Done) -> None:
     """The table, then what failed, what is missing, what to do."""
     from rich.text import Text
 
-    console = _show.console()
-    table = _show.table()
+    console = _show.open_console()
+    table = _show.make_table()
     for name in ("rank", "stage", "step", "state", "took", "output", "profile"):
         table.add_column(name, overflow="fold", no_wrap=name in ("rank", "step", "took", "output"))
     for row in done.rows.values():
         rank, step = ("–" if number is None else str(number) for number in (row.profile.rank, row.profile.step))
         state, parse = Text(row.state, _STYLES.get(row.state, "dim")), row.record
         has_ended = parse is not None and parse.state in (record.PARSED, record.FAILED)
-        took = duration(parse.seconds * 1e9) if parse and has_ended and parse.seconds else ""
-        output = size(sum(file.bytes for file in parse.outputs)) if parse and has_ended and parse.outputs else ""
+        took = write_duration(parse.seconds * 1e9) if parse and has_ended and parse.seconds else ""
+        output = write_size(sum(file.bytes for file in parse.outputs)) if parse and has_ended and parse.outputs else ""
         inner = row.profile.path.partition("/")[2]
         folder = os.path.dirname(inner) if kinds.kind_of(row.profile.path) else inner  # of the session, with all else
         table.add_row(rank, for_rich(row.profile.stage, 40), step, state, took, output, for_rich(folder))
     console.print(table if done.rows else "This run has no profiles: nothing to do.")
     for line in _list_lines(done):
         console.print(for_rich(line))
-    for line in _opening.lines(run, "", _list_requests(done)):  # as it is: to be copied from a terminal of any width
+    # As it is: to be copied from a terminal of any width.
+    for line in _opening.describe_opening(run, "", _list_requests(done)):
         typer.echo(line)
 
 
@@ -286,5 +289,5 @@ def as_json(run: Path, done: Done) -> dict[str, Any]:
     return {
         "run": str(run), "profiles": rows, "missing": done.missing,
         "interrupted": done.interrupted, "tools": {"msprof": done.msprof, **done.versions},
-        "open": _opening.lines(run, "", _list_requests(done)),
+        "open": _opening.describe_opening(run, "", _list_requests(done)),
     }  # fmt: skip

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any, Iterable, Iterator, Mapping, NamedTuple, 
 
 from ..reading.endings import is_wrong
 from ..reading.report.escape import NAME_LIMIT, for_rich
-from ..reading.report.sentences import listed
-from ..reading.report.units import counted, duration
+from ..reading.report.sentences import list_texts
+from ..reading.report.units import write_count, write_duration
 from ..store import whereabouts
-from ..store.values import grouped
-from ..store.whereabouts import Age, Whereabouts, span
+from ..store.values import group_by
+from ..store.whereabouts import Age, Whereabouts, write_span
 from . import _show
-from ._requests import ROWS_AT_MOST, on, state
+from ._requests import ROWS_AT_MOST, color_state, write_ranks
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -38,7 +38,7 @@ class Standpoint(NamedTuple):
     profiler: str  # that its sessions are made with, or why there is none
 
 
-def standpoints(
+def find_standpoints(
     listeners: Sequence[Heard], seen: Iterable[Whereabouts], called: Mapping[tuple[str, int], str]
 ) -> list[Standpoint]:
     """Of every process that takes requests, and of those besides that train.
@@ -63,34 +63,34 @@ def standpoints(
     return sorted(stood, key=lambda member: (bool(member.who), member.rank, member.role, member.who))
 
 
-def ranks(stood: Sequence[Standpoint]) -> Table:
+def tabulate_ranks(stood: Sequence[Standpoint]) -> Table:
     """A line a rank; of more than 16, those that do the same on one line."""
-    made = _show.table("rank", "stage", "step", "seen", "session", "profiler")
+    made = _show.make_table("rank", "stage", "step", "seen", "session", "profiler")
     is_each = len(stood) <= ROWS_AT_MOST
-    alike = grouped(stood, lambda member: (member.role, member.stage, member.phase, member.profiler))
+    alike = group_by(stood, lambda member: (member.role, member.stage, member.phase, member.profiler))
     groups = [[member] for member in stood] if is_each else list(alike.values())
     for members in groups[:ROWS_AT_MOST]:
         first, oldest = members[0], max(members, key=lambda member: member.age.seconds)
-        ranked = re.sub("ranks? ", "", on(tuple(member.rank for member in members if not member.who)))
+        ranked = re.sub("ranks? ", "", write_ranks(tuple(member.rank for member in members if not member.who)))
         whose = [ranked, *sorted(member.who for member in members if member.who)]
-        who_all = f"{listed([*filter(None, whose)], ', ', 4)} {first.role}".strip()
+        who_all = f"{list_texts([*filter(None, whose)], ', ', 4)} {first.role}".strip()
         steps = sorted({member.step for member in members if member.step is not None})
         step = f"{steps[0]} to {steps[-1]}" if len(steps) > 1 else "".join(map(str, steps))
         up_to = "" if len(members) == 1 else "up to "
-        in_stage = span(max(member.in_stage_s for member in members))
+        in_stage = write_span(max(member.in_stage_s for member in members))
         where = (f"{first.stage} for {up_to}{in_stage}" if first.stage else "-", step)
         seen = f"{up_to}{oldest.age.words}"
-        made.add_row(for_rich(who_all), *map(for_rich, where), seen, state(first.phase), for_rich(first.profiler))
+        made.add_row(for_rich(who_all), *map(for_rich, where), seen, color_state(first.phase), for_rich(first.profiler))
     if len(groups) > ROWS_AT_MOST:
         rest = sum(map(len, groups[ROWS_AT_MOST:]))
         made.add_row("…", f"{rest} more ranks (--json)", "", "", "", "")
     return made
 
 
-def processes(listed: Sequence[dict[str, Any]]) -> Table:
+def tabulate_processes(listed: Sequence[dict[str, Any]]) -> Table:
     """A line a process; of more than 16, those with troubles first, the rest counted by what they are and how."""
     columns = ("process", "host", "pid", "state", "last seen", "dropped", "faults", "clock")
-    table = _show.table(*columns, right=("pid", "dropped", "faults"))
+    table = _show.make_table(*columns, right=("pid", "dropped", "faults"))
     if len(listed) <= ROWS_AT_MOST:
         shown, rest = list(listed), []
     else:
@@ -100,11 +100,12 @@ def processes(listed: Sequence[dict[str, Any]]) -> Table:
     now_ns = time.time_ns()
     for process in shown:
         names = (for_rich(process["label"]), for_rich(process["host"], NAME_LIMIT), str(process["pid"]))
-        error = "" if process["clock_error_ns"] is None else f" ±{duration(process['clock_error_ns'])}"
+        error = "" if process["clock_error_ns"] is None else f" ±{write_duration(process['clock_error_ns'])}"
         clock = f"{process['clock'] or 'unknown'}{error}"
         table.add_row(*names, _show_state(process), _last_seen([process], now_ns), *_sum_counts([process]), clock)
-    for (kind, _), members in grouped(rest, _kind).items():
-        whose = (for_rich(f"{len(members)} × {kind}"), counted(len({process["host"] for process in members}), "host"))
+    for (kind, _), members in group_by(rest, _kind_of).items():
+        hosts = write_count(len({process["host"] for process in members}), "host")
+        whose = (for_rich(f"{len(members)} × {kind}"), hosts)
         table.add_row(*whose, "", _show_state(members[0]), _last_seen(members, now_ns), *_sum_counts(members), "")
     return table
 
@@ -113,20 +114,21 @@ def _has_trouble(process: Mapping[str, Any]) -> bool:
     return is_wrong(process["state"], process["ending"]) or any(process[trouble] for trouble in _TROUBLES)
 
 
-def _kind(process: Mapping[str, Any]) -> tuple[str, str]:
+def _kind_of(process: Mapping[str, Any]) -> tuple[str, str]:
     """What it is, without a number of its own, and how it is."""
     part = re.sub(r"[\d_ ]+$", "", process["part"] or "") or process["role"] or "process"
     return part, " ".join(filter(None, (process["state"], process["ending"])))
 
 
 def _show_state(process: Mapping[str, Any]) -> Any:
-    return for_rich(_kind(process)[1], NAME_LIMIT, "bold red" if is_wrong(process["state"], process["ending"]) else "")
+    style = "bold red" if is_wrong(process["state"], process["ending"]) else ""
+    return for_rich(_kind_of(process)[1], NAME_LIMIT, style)
 
 
 def _last_seen(members: Sequence[Mapping[str, Any]], now_ns: int) -> str:
     """How long ago at most."""
     seen = [process["last_seen_ns"] for process in members if process["last_seen_ns"] is not None]
-    return f"{span(max(0.0, (now_ns - min(seen)) / 1e9))} ago" if seen else "never"
+    return f"{write_span(max(0.0, (now_ns - min(seen)) / 1e9))} ago" if seen else "never"
 
 
 def _sum_counts(members: Sequence[Mapping[str, Any]]) -> Iterator[str]:

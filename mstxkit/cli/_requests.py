@@ -11,7 +11,7 @@ from ..reading.report import units
 from ..reading.report.escape import for_rich, for_terminal
 from ..store import values
 from ..store.request import ALL, COUNT_AT_MOST, SUSPECT_AND_PEER, Ranks, Request
-from ..store.values import grouped
+from ..store.values import group_by
 from . import _show
 
 if TYPE_CHECKING:
@@ -42,19 +42,19 @@ def bytes_of(text: str | None, option: str) -> int | None:
     return int(float(match[1]) * _UNITS[match[2]])
 
 
-def spans(ranks: Iterable[int]) -> str:
+def write_spans(ranks: Iterable[int]) -> str:
     """0, 1, 2, 5 -> `0-2, 5`."""
-    return ", ".join(values.spans(ranks))
+    return ", ".join(values.write_spans(ranks))
 
 
-def on(ranks: Ranks) -> str:
+def write_ranks(ranks: Ranks) -> str:
     """Where a request is for: `all ranks`, `rank 5`, `ranks 0-2, 5`; of very many as `units.ranks_in_words`."""
     if isinstance(ranks, str):
         return {ALL: "all ranks", SUSPECT_AND_PEER: "the suspect and a peer"}.get(ranks, ranks)
     return units.ranks_in_words(ranks).replace(",", ", ")
 
 
-def asked(request: Request) -> str:
+def write_request(request: Request) -> str:
     """What is asked for: `2 steps of actor_update, preset full, on ranks 1, 3`."""
     count, word = (request.steps, "step") if request.steps is not None else (request.occurrences, "occurrence")
     what = f"{count} {word}{'' if count == 1 else 's'} of {', '.join(request.stages)}"
@@ -67,7 +67,7 @@ def asked(request: Request) -> str:
         shown = {key: ",".join(value) if isinstance(value, tuple) else value for key, value in request.options}
         shown = {key: str(value).lower() if isinstance(value, bool) else value for key, value in shown.items()}
         how += f" with {', '.join(f'{key}={value}' for key, value in shown.items())}"
-    return f"{what}{part}, {how}, on {on(request.ranks)}"
+    return f"{what}{part}, {how}, on {write_ranks(request.ranks)}"
 
 
 def as_dict(progress: Progress) -> dict[str, Any]:
@@ -80,7 +80,7 @@ def as_dict(progress: Progress) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def state(word: str) -> Text:
+def color_state(word: str) -> Text:
     """A state in its colour."""
     return for_rich(word, ROWS_AT_MOST, _STYLES.get(word, ""))
 
@@ -89,17 +89,17 @@ def by_rank(progress: Progress) -> Table:
     """One line a rank, those first that have not ended; of many ranks the rest is counted."""
     from rich.text import Text
 
-    made = _show.table("rank", "state", "step", "window", "recorded", "why", right=("step",))
+    made = _show.make_table("rank", "state", "step", "window", "recorded", "why", right=("step",))
     order = sorted(progress.reports, key=lambda report: (report.has_ended and report.state == "done", report.rank))
     for report in order[:ROWS_AT_MOST]:
-        numbers = ("" if report.step is None else str(report.step), window(report), recorded(report))
-        made.add_row(str(report.rank), state(report.state), *numbers, for_rich(report.reason))
+        numbers = ("" if report.step is None else str(report.step), write_window(report), write_recorded(report))
+        made.add_row(str(report.rank), color_state(report.state), *numbers, for_rich(report.reason))
     if len(order) > ROWS_AT_MOST:
         made.add_row("…", Text(f"{len(order) - ROWS_AT_MOST} more", "dim"), "", "", "", "")
     return made
 
 
-def window(report: Report) -> str:
+def write_window(report: Report) -> str:
     """Its steps: `12`, or `12 to 14`; empty while it has none."""
     if report.first_step is None:
         return ""
@@ -107,40 +107,40 @@ def window(report: Report) -> str:
     return str(report.first_step) if last in (None, report.first_step) else f"{report.first_step} to {last}"
 
 
-def recorded(report: Report) -> str:
+def write_recorded(report: Report) -> str:
     """`2 sessions, 12.3 MiB`; empty while there is none."""
     if not report.recorded:
         return ""
-    return f"{report.recorded} session{'' if report.recorded == 1 else 's'}, {units.size(report.bytes)}"
+    return f"{report.recorded} session{'' if report.recorded == 1 else 's'}, {units.write_size(report.bytes)}"
 
 
-def line(report: Report) -> str:
+def write_report(report: Report) -> str:
     """A rank's state in one line: `rank 1: done: 2 sessions, 12.3 MiB`."""
-    steps = f"step{'s' if ' ' in window(report) else ''} {window(report)}" if window(report) else ""
-    details = "; ".join(filter(None, (steps, recorded(report), for_terminal(report.reason))))
+    steps = f"step{'s' if ' ' in write_window(report) else ''} {write_window(report)}" if write_window(report) else ""
+    details = "; ".join(filter(None, (steps, write_recorded(report), for_terminal(report.reason))))
     return f"rank {report.rank}: {report.state}{': ' if details else ''}{details}"
 
 
-def requests(progresses: Sequence[Progress]) -> Table:
+def tabulate_requests(progresses: Sequence[Progress]) -> Table:
     """One line a request."""
-    made = _show.table("request", "state", "what", "why")
+    made = _show.make_table("request", "state", "what", "why")
     for progress in progresses:
         request = progress.asked.request
         reasons = [f"rank {report.rank}: {report.reason}" for report in progress.reports if report.reason]
         why = "; ".join(filter(None, (request.reason, *reasons[:1])))
-        made.add_row(request.id[:_ID_SHOWN], str(progress), for_rich(asked(request)), for_rich(why))
+        made.add_row(request.id[:_ID_SHOWN], str(progress), for_rich(write_request(request)), for_rich(why))
     return made
 
 
-def participants(recorders: Sequence[Participant]) -> list[str]:
+def write_participants(recorders: Sequence[Participant]) -> list[str]:
     """Who would record, and why not: `rank 1 (actor, pid 42 on h): torch, in step 7`; those alike together."""
     lines = []
-    for members in grouped(recorders, lambda recorder: (recorder.backend, recorder.hindrance)).values():
-        first, who = members[0], on(tuple(member.rank for member in members))
+    for members in group_by(recorders, lambda recorder: (recorder.backend, recorder.hindrance)).values():
+        first, who = members[0], write_ranks(tuple(member.rank for member in members))
         if len(members) == 1 and first.pid is not None:
             who = f"rank {first.rank} ({', '.join(filter(None, (first.role, f'pid {first.pid} on {first.host}')))})"
         steps = sorted({member.step for member in members if member.step is not None})
-        where = f"in step{'s' if len(steps) > 1 else ''} {spans(steps)}" if steps else ""
+        where = f"in step{'s' if len(steps) > 1 else ''} {write_spans(steps)}" if steps else ""
         oldest = max((member.seen for member in members if member.seen is not None), default=None)
         where += f" ({'up to ' if len(members) > 1 else ''}{oldest.words})" if where and oldest is not None else ""
         by = ", ".join(filter(None, (first.backend, where)))
@@ -148,9 +148,9 @@ def participants(recorders: Sequence[Participant]) -> list[str]:
     return lines
 
 
-def profiles(recordings: Sequence[RecordedSession]) -> Table:
+def tabulate_profiles(recordings: Sequence[RecordedSession]) -> Table:
     """One line a profile."""
-    made = _show.table("profile", "preset", "state", "size", right=("size",))
+    made = _show.make_table("profile", "preset", "state", "size", right=("size",))
     for session in recordings:
         words = (str(session.document.get(key) or "") for key in ("preset", "state"))
         preset, phase = (for_rich(text, ROWS_AT_MOST) for text in words)
@@ -161,4 +161,4 @@ def profiles(recordings: Sequence[RecordedSession]) -> Table:
 def size_of(session: RecordedSession) -> str:
     """Of its raw data."""
     count = session.document.get("bytes")
-    return units.size(count) if isinstance(count, int) and 0 <= count < 1 << 62 else ""
+    return units.write_size(count) if isinstance(count, int) and 0 <= count < 1 << 62 else ""

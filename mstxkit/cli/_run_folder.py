@@ -8,7 +8,7 @@ from ..errors import ReadError
 from ..store import layout, run_file
 
 
-def found(run: Path) -> tuple[Path, str]:
+def find_run(run: Path) -> tuple[Path, str]:
     """The folder, resolved, and the run's id. Raises: ReadError where it is no run, or a damaged one without an id."""
     folder = run.resolve()
     run_id = run_file.id_of(folder) if layout.is_run(run) else None

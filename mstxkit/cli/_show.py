@@ -21,7 +21,7 @@ Advance = Callable[[float], None]
 _DRAWN_EVERY_S = 0.1
 
 
-def console() -> Console:
+def open_console() -> Console:
     """Standard output. In a pipe 120 columns wide, unless COLUMNS says otherwise."""
     from rich.console import Console
 
@@ -38,23 +38,23 @@ def console() -> Console:
     return output
 
 
-def table(*columns: str, **options: Any) -> PlainTable:
+def make_table(*columns: str, **options: Any) -> PlainTable:
     """A table of these columns."""
     from ..reading.report.number_table import PlainTable
 
     return PlainTable(*columns, **options)
 
 
-def stop(message: str, status: int) -> NoReturn:
+def stop_command(message: str, status: int) -> NoReturn:
     """End the command with this message, each of its lines as ours."""
     import typer
 
     for line in message.splitlines():
-        say(line)
+        say_line(line)
     raise typer.Exit(status)
 
 
-def say(text: str) -> None:
+def say_line(text: str) -> None:
     """A line of ours on standard error, at once."""
     import typer
 

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any, Iterator, NamedTuple, Sequence
 from ..judging.sight import Judges, Sighting
 from ..reading.report import no_verdict
 from ..reading.report.account import Account
-from ..reading.report.escape import for_terminal, shown
+from ..reading.report.escape import escape_name, for_terminal
 from ..reading.report.judged_so_far import in_words
 from ..reading.report.no_verdict import HEALTHY
-from ..reading.report.units import counted, duration, spans
+from ..reading.report.units import write_count, write_duration, write_spans
 from ..store.incidents import HANG
-from ..store.values import grouped
-from ..store.whereabouts import Whereabouts, span
+from ..store.values import group_by
+from ..store.whereabouts import Whereabouts, write_span
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -50,7 +50,7 @@ class Paper(NamedTuple):
         return " - " if self.is_ascii else " · "
 
 
-def lines(sighting: Sighting, paper: Paper, matters: Sequence[dict[str, Any]]) -> list[Text]:
+def draw_lines(sighting: Sighting, paper: Paper, matters: Sequence[dict[str, Any]]) -> list[Text]:
     """The picture: no line is wider than the paper, and there are no more of them than it has rows.
     `matters`: what is the matter, first what weighs most.
     """
@@ -63,7 +63,7 @@ def lines(sighting: Sighting, paper: Paper, matters: Sequence[dict[str, Any]]) -
     left = max(0, rest - len(stages))
     if len(ranks) > left:
         kept = ranks[: max(0, left - 1)]
-        more = _line_of(f"  and {counted(len(ranks) - len(kept), 'more line')} (--json)", "dim")
+        more = _line_of(f"  and {write_count(len(ranks) - len(kept), 'more line')} (--json)", "dim")
         ranks = [*kept, more][:left]
     whole = [*head, *stages, *ranks, *tail]
     for line in whole:
@@ -78,17 +78,17 @@ def _draw_title(sighting: Sighting, paper: Paper) -> Iterator[Text]:
     steps = sorted({role.step for role in state.roles}) if state is not None else []
     step = "" if not steps else f"step {steps[-1]:,}" if len(steps) == 1 else f"steps {steps[0]:,} to {steps[-1]:,}"
     members = 0 if state is None else sum(role.members for role in state.roles)
-    hosts = "" if state is None else f"{counted(members, 'rank')} on {counted(state.hosts, 'host')}"
-    ago = span(max(0.0, sighting.age_s))
+    hosts = "" if state is None else f"{write_count(members, 'rank')} on {write_count(state.hosts, 'host')}"
+    ago = write_span(max(0.0, sighting.age_s))
     age = {
         Judges.OVER: f"the job is over since {ago}", Judges.NOBODY: "nothing to judge yet",
         Judges.HERE: "judged here: nobody else does",
     }.get(sighting.by, f"judged {ago} ago")  # fmt: skip
     parts = [part for part in (step, hosts, age) if part]
     rest = "".join(f"{paper.dot}{part}" for part in parts)
-    if len(rest) + len(shown(paper.run)) > paper.columns:  # whether it is of now is never cut off
+    if len(rest) + len(escape_name(paper.run)) > paper.columns:  # whether it is of now is never cut off
         rest = "".join(f"{paper.dot}{part}" for part in parts if part != hosts)
-    name = _line_of(shown(paper.run))
+    name = _line_of(escape_name(paper.run))
     name.truncate(max(4, paper.columns - len(rest)), overflow="ellipsis")
     yield _line_of(name.plain, "bold").append(rest, "not bold")
     if sighting.by != Judges.OVER and (behind := in_words(state, sighting.where)):
@@ -117,7 +117,7 @@ def _of_matters(sighting: Sighting, paper: Paper, every: Sequence[dict[str, Any]
         if matter["next"]:
             yield from (_line_of(line, "cyan") for line in _wrap_text(f"next: {matter['next']}", paper))
     if more := len(every) - len(few):
-        yield _line_of(f"  and {counted(more, 'thing')} more: mstxkit report {for_terminal(paper.folder)}", "dim")
+        yield _line_of(f"  and {write_count(more, 'thing')} more: mstxkit report {for_terminal(paper.folder)}", "dim")
     yield _line_of()
 
 
@@ -147,7 +147,7 @@ def _of_roles(sighting: Sighting, paper: Paper, rows: int) -> Iterator[Text]:
     each = max(1, rows // len(roles) - 4) if roles else 0
     for number, role in enumerate(roles):
         if 5 * number >= rows:
-            yield _line_of(f"and {counted(len(roles) - number, 'more role')} (--json)", "dim")
+            yield _line_of(f"and {write_count(len(roles) - number, 'more role')} (--json)", "dim")
             return
         blamed = {verdict.rank for verdict in sighting.verdicts if verdict.is_blaming and verdict.role == role.role}
         yield from _of_role(role, paper, each, blamed)
@@ -159,9 +159,9 @@ def _of_role(role: RoleFigures, paper: Paper, rows: int, blamed: set[int | None]
     kept = [stage for stage in role.stages if stage in longest]
     kept.sort(key=lambda stage: stage.begin_ns)
     has_work = paper.columns >= 96 and any(stage.tokens_per_s for stage in kept)
-    took = duration(max(0, role.end_ns - role.begin_ns))
+    took = write_duration(max(0, role.end_ns - role.begin_ns))
     waits = f"{paper.dot}up to {100 * role.wait_ratio:.0f} % of it is waiting" if role.wait_ratio >= 0.005 else ""
-    name = shown(role.role) or ("ranks" if role.members else "driver")
+    name = escape_name(role.role) or ("ranks" if role.members else "driver")
     head = f"{name}{paper.dot}step {role.step:,}{paper.dot}{took}{waits}"
     taken = _BESIDE_COLUMNS + _name_columns(paper) + (_WORK_COLUMNS if has_work else 0)
     bar = max(_BAR_LEAST, min(_BAR_MOST, paper.columns - taken))
@@ -174,11 +174,13 @@ def _of_role(role: RoleFigures, paper: Paper, rows: int, blamed: set[int | None]
     for stage in kept:
         yield _of_stage(stage, paper, bar, scale_s, blamed, has_work)
     if len(role.stages) > len(kept):
-        yield _line_of(f"  and {counted(len(role.stages) - len(kept), 'shorter stage')}", "dim")
+        yield _line_of(f"  and {write_count(len(role.stages) - len(kept), 'shorter stage')}", "dim")
     late = [rank for rank in role.late if rank.late_s >= 0.01 * (role.end_ns - role.begin_ns) / _NS][:_LATE_SHOWN]
     if late:
-        names = [f"a process of {shown(rank.host)}" if rank.rank is None else f"rank {rank.rank}" for rank in late]
-        who = (f"{name} by {duration(rank.late_s * _NS)} in {shown(rank.stage)}" for name, rank in zip(names, late))
+        host = (escape_name(rank.host) for rank in late)
+        names = [f"a process of {of}" if rank.rank is None else f"rank {rank.rank}" for of, rank in zip(host, late)]
+        places = (f"{write_duration(rank.late_s * _NS)} in {escape_name(rank.stage)}" for rank in late)
+        who = (f"{name} by {place}" for name, place in zip(names, places))
         yield _line_of("  late: ", "yellow").append("; ".join(who), "not dim")
 
 
@@ -190,12 +192,12 @@ def _name_columns(paper: Paper) -> int:
 def _of_stage(
     stage: StageFigures, paper: Paper, bar: int, scale_s: float, blamed: set[int | None], has_work: bool
 ) -> Text:
-    line = _line_of(f"  {_fit_text(shown(stage.stage), _name_columns(paper))} ")
+    line = _line_of(f"  {_fit_text(escape_name(stage.stage), _name_columns(paper))} ")
     full, rest = _draw_marks(paper)
     until = _count_columns(stage.max_s, scale_s, bar)
     solid = min(until, _count_columns(stage.median_s, scale_s, bar))
     line.append(full * solid, "cyan").append(rest * (until - solid), "yellow").append(" " * (bar - until + 1))
-    times = (duration(stage.median_s * _NS), duration(stage.max_s * _NS))
+    times = (write_duration(stage.median_s * _NS), write_duration(stage.max_s * _NS))
     line.append(f"{times[0]:>{_NUMBER_COLUMNS}}{times[1]:>{_NUMBER_COLUMNS + 1}}")
     slowest = f"rank {stage.slowest_rank}" if stage.slowest_rank is not None and stage.members > 1 else ""
     line.append(f"  {_fit_text(slowest, _WHO_COLUMNS - 2)}", "red" if stage.slowest_rank in blamed else "")
@@ -229,19 +231,19 @@ def _of_ranks(sighting: Sighting, paper: Paper) -> Iterator[Text]:
     if len(ranks) <= _RANKS_AT_MOST:
         groups = [[rank] for rank in ranks]
     else:
-        groups = sorted(grouped(ranks, lambda rank: (rank.role, rank.stage or "")).values(), key=len)
+        groups = sorted(group_by(ranks, lambda rank: (rank.role, rank.stage or "")).values(), key=len)
     shown_groups = groups[:_RANKS_AT_MOST]
     rows = [_list_cells(group) for group in shown_groups]
     widths = [min(_WIDEST, max(cell_len(row[column]) for row in rows)) for column in range(3)]
     for row, group in zip(rows, shown_groups):
         begin = "  ".join(_fit_text(text, width) for text, width in zip(row, widths) if width)
-        in_stage = f"{'up to ' if len(group) > 1 else ''}{span(max(where.in_stage_s or 0.0 for where in group))}"
-        stage = f"{shown(group[0].stage)} for {in_stage}" if group[0].stage else "between two stages"
+        in_stage = f"{'up to ' if len(group) > 1 else ''}{write_span(max(where.in_stage_s or 0.0 for where in group))}"
+        stage = f"{escape_name(group[0].stage)} for {in_stage}" if group[0].stage else "between two stages"
         oldest = max((where.age for where in group), key=lambda age: age.seconds)
         line = _line_of(f"  {begin}  {stage}")
         yield line.append(f"  seen {oldest.words}", "bold yellow") if oldest.seconds > _STALE_S else line
     if len(groups) > _RANKS_AT_MOST:
-        yield _line_of(f"  and {counted(sum(map(len, groups[_RANKS_AT_MOST:])), 'more rank')} (--json)", "dim")
+        yield _line_of(f"  and {write_count(sum(map(len, groups[_RANKS_AT_MOST:])), 'more rank')} (--json)", "dim")
 
 
 def _list_cells(group: Sequence[Whereabouts]) -> list[str]:
@@ -250,10 +252,10 @@ def _list_cells(group: Sequence[Whereabouts]) -> list[str]:
     if len(group) == 1:
         who = group[0].called
     elif all(where.rank is not None for where in group):
-        who = f"{len(group):,} ranks: {spans(where.rank or 0 for where in group)}"
+        who = f"{len(group):,} ranks: {write_spans(where.rank or 0 for where in group)}"
     steps = sorted({where.step for where in group if where.step is not None})
     last = f" to {steps[-1]:,}" if len(steps) > 1 else ""
-    return [who, shown(group[0].role), f"step {steps[0]:,}{last}" if steps else ""]
+    return [who, escape_name(group[0].role), f"step {steps[0]:,}{last}" if steps else ""]
 
 
 def _draw_tail(sighting: Sighting) -> Iterator[Text]:
@@ -262,10 +264,10 @@ def _draw_tail(sighting: Sighting) -> Iterator[Text]:
     if state is None:
         return
     if state.silences:
-        names = ", ".join(map(shown, state.silent[:4])) + (", …" if state.silences > 4 else "")
-        yield _line_of(f"{counted(state.silences, 'host')} silent for a minute or more: {names}", "bold red")
-    lost = [counted(state.missed_rows, "sum of stages", "sums of stages")] if state.missed_rows else []
-    lost += [counted(state.dropped_batches, "batch", "batches")] if state.dropped_batches else []
+        names = ", ".join(map(escape_name, state.silent[:4])) + (", …" if state.silences > 4 else "")
+        yield _line_of(f"{write_count(state.silences, 'host')} silent for a minute or more: {names}", "bold red")
+    lost = [write_count(state.missed_rows, "sum of stages", "sums of stages")] if state.missed_rows else []
+    lost += [write_count(state.dropped_batches, "batch", "batches")] if state.dropped_batches else []
     if lost:
         yield _line_of(f"never reached who judges: {' and '.join(lost)}", "yellow")
     for note in state.notes:

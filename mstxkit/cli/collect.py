@@ -13,7 +13,7 @@ import typer
 from ..errors import MstxkitError
 from ..host import folders
 from ..reading.report.escape import for_terminal
-from ..reading.report.units import size
+from ..reading.report.units import write_size
 from ..store import sealed_place
 from ..store.care_record import SealedCare
 from ..store.sealed_care import Moved, take_care
@@ -53,13 +53,13 @@ def collect(
         raise typer.BadParameter("--remove, --host and --ray say how to: add --compact", param_hint="--compact")
     if ray and hosts:
         raise typer.BadParameter("with --ray each host turns its own files", param_hint="--host")
-    folder, run_id = _run_folder.found(run)
+    folder, run_id = _run_folder.find_run(run)
     from ..recorder import adopt  # it loads the engine
 
     left: list[str] = []
-    sealed = adopt.collect(folder, on_problem=lambda name, exc: left.append(f"{name}: {exc}"))
+    sealed = adopt.collect_dead(folder, on_problem=lambda name, exc: left.append(f"{name}: {exc}"))
     moved = _move_sealed(folder, run_id)
-    done = compacted(folder, hosts, remove, ray) if compact else None
+    done = compact_run(folder, hosts, remove, ray) if compact else None
     if json:
         document: dict[str, Any] = {"sealed": [process._asdict() for process in sealed], "not_sealed": left}
         document |= {"moved": moved.names, "problem": moved.problem}
@@ -96,7 +96,7 @@ def _tell_collected(sealed: list[Adopted], moved: Moved, left: list[str]) -> Non
         typer.echo(f"not moved: {for_terminal(moved.problem)}")
 
 
-def compacted(run: Path, hosts: Optional[list[str]], remove: bool, ray: bool) -> Compacted:
+def compact_run(run: Path, hosts: Optional[list[str]], remove: bool, ray: bool) -> Compacted:
     """Turn sealed files into Parquet, and remove them then where that is wanted; of these hosts, or with Ray each host
     its own. Raises: MstxkitError where it cannot be written.
     """
@@ -104,7 +104,7 @@ def compacted(run: Path, hosts: Optional[list[str]], remove: bool, ray: bool) ->
 
     try:
         with _show.progress("Compacting", None if ray else 1.0) as advance:
-            return on_ray.compact(run, remove) if ray else compacting.compact(run, hosts, remove, advance)
+            return on_ray.compact_nodes(run, remove) if ray else compacting.compact_files(run, hosts, remove, advance)
     except OSError as exc:
         raise MstxkitError(f"{run} cannot be compacted: {exc.strerror or exc}") from exc
 
@@ -115,8 +115,8 @@ def _tell_compacted(run: Path, done: Compacted, hosts: Optional[list[str]]) -> N
 
     words = "nothing to compact: all sealed files are in the dataset, or are still written to"
     if done.batches or done.removed or done.left:
-        of_parquet = f"{done.ranges} ranges and {done.summaries} summaries, {size(done.bytes)} of Parquet"
-        words = f"{done.files} sealed files ({size(done.sealed_bytes)}): {of_parquet}"
+        of_parquet = f"{done.ranges} ranges and {done.summaries} summaries, {write_size(done.bytes)} of Parquet"
+        words = f"{done.files} sealed files ({write_size(done.sealed_bytes)}): {of_parquet}"
     typer.echo(words)
     if done.removed:
         typer.echo(f"removed: {done.removed} sealed files")

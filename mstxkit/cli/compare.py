@@ -38,24 +38,24 @@ def compare(
     """
     from ..reading.comparison import comparing, text
     from ..reading.comparison.sides import side_of
-    from ..reading.report.choice import parsed
+    from ..reading.report.choice import read_choice
     from ..reading.run import open_run
 
     percent = _PERCENT.fullmatch("0" if fail_over is None else fail_over)
     if percent is None:
         raise typer.BadParameter(f"{fail_over!r}: a share in percent is needed, 5% say", param_hint="--fail-over")
     limit = None if fail_over is None else float(percent[1]) / 100
-    wanted = parsed(steps_before).steps, parsed(steps_after).steps
+    wanted = read_choice(steps_before).steps, read_choice(steps_after).steps
     if after is None and None in wanted:
         raise typer.BadParameter("of one run two parts are compared: give --before and --after", param_hint="B")
     with _show.progress("Comparing"):
         first = open_run(before)
         second = first if after is None else open_run(after)
-        comparison = comparing.compared(side_of(first, wanted[0]), side_of(second, wanted[1]))
+        comparison = comparing.compare_sides(side_of(first, wanted[0]), side_of(second, wanted[1]))
     if json:
         _show.as_json(comparing.as_json(comparison, limit))
     else:
-        _show.console().print(text.render(comparison, everything))
+        _show.open_console().print(text.render_comparison(comparison, everything))
     if limit is not None:
         _end_command(comparison, limit, any_work, json)
 
@@ -63,13 +63,13 @@ def compare(
 def _end_command(comparison: Comparison, limit: float, any_work: bool, json: bool) -> None:
     """End as --fail-over says, with the reason."""
     if comparison.other_work and not any_work:
-        _show.stop(
+        _show.stop_command(
             "not judged: the two sides do not do the same work (tokens differ by more than 10 %); compare runs of the "
             "same data, or judge times for a token with --any-work", WRONG_USE,
         )  # fmt: skip
     over = comparison.over(limit)
     names = ", ".join(dict.fromkeys(row.stage or "a step" for row in over))
     if over:
-        _show.stop(f"slower by more than {100 * limit:g} %: {names}", FOUND_WRONG)
+        _show.stop_command(f"slower by more than {100 * limit:g} %: {names}", FOUND_WRONG)
     if not json:
         typer.echo(f"Nothing is slower by more than {100 * limit:g} %, as far as the intervals show.")

@@ -32,7 +32,7 @@ _VERL = typer.Option(None, "--verl-version", metavar="VERSION", help=_VERL_HELP)
 _JSON = typer.Option(False, "--json", help="Everything as one JSON object.")
 
 
-def show(
+def show_config(
     file: str = _FILE, flavour: Optional[str] = _FROM, branch: list[str] = _BRANCH,
     verl_version: Optional[str] = _VERL, json: bool = _JSON,
 ) -> None:  # fmt: skip
@@ -42,20 +42,20 @@ def show(
 
     Example: mstxkit config show ppo_trainer.yaml --from verl
     """
-    from ..config.adapters import flat
+    from ..config.adapters import flatten_config
 
     with _meaning_verl(verl_version):
         understood = _read_config(file, flavour, branch)
     if json:
         _show.as_json({"source": understood.source.name, **_as_document(understood)})
         return
-    console = _show.console()
+    console = _show.open_console()
     console.print(f"{understood.source.name}: {understood.flavour}", markup=False)
-    table = _show.table()
+    table = _show.make_table()
     table.add_column("field", no_wrap=True)
     table.add_column("value", overflow="fold", max_width=60)
     table.add_column("given", overflow="fold")
-    for field, value in flat(understood.read.config).items():
+    for field, value in flatten_config(understood.read.config).items():
         place = understood.read.places.get(field) or understood.read.places.get(field.partition(".")[0])
         if field == "extras":
             value = {name: kept if len(kept) <= _FEW_EXTRAS else f"{len(kept)} keys" for name, kept in value.items()}
@@ -65,7 +65,7 @@ def show(
     _tell_notes(understood)
 
 
-def convert(
+def convert_config(
     file: str = _FILE, to: str = typer.Option(..., "--to", metavar="FLAVOUR", help="What to write it as."),
     flavour: Optional[str] = _FROM, branch: list[str] = _BRANCH,
     verl_version: Optional[str] = _VERL, json: bool = _JSON,
@@ -80,12 +80,12 @@ def convert(
     from ..config.adapters import _verl_roles, verl, verl_0_5
 
     if to not in adapters.by_flavour():
-        _show.stop(f"--to {to}: choose one of {', '.join(adapters.by_flavour())}", WRONG_USE)
+        _show.stop_command(f"--to {to}: choose one of {', '.join(adapters.by_flavour())}", WRONG_USE)
     with _meaning_verl(verl_version):
         understood = _read_config(file, flavour, branch)
         if to == verl.FLAVOUR and not _verl_roles.at_least(0, 6):  # the form that the verl which is meant takes
             to = verl_0_5.FLAVOUR
-        written = configuring.write(understood.read.config, to)
+        written = configuring.write_flavour(understood.read.config, to)
     if json:
         lost = [field._asdict() for field in written.lost]
         conversion = {"source": understood.source.name, "to": to, "text": written.text, "lost": lost}
@@ -97,7 +97,7 @@ def convert(
         typer.echo(f"{to} cannot express {field.field}={_show_value(field.value)}: {for_terminal(field.why)}", err=True)
 
 
-COMMANDS = (show, convert)
+COMMANDS = (show_config, convert_config)
 
 
 @contextlib.contextmanager
@@ -108,16 +108,17 @@ def _meaning_verl(version: str | None) -> Iterator[None]:
         with _verl_roles.meant_version(version):
             yield
     except ConfigError as exc:
-        _show.stop(f"--verl-version: {exc}", WRONG_USE)
+        _show.stop_command(f"--verl-version: {exc}", WRONG_USE)
 
 
 def _read_config(file: str, flavour: str | None, branches: list[str]) -> Understood:
     from ..config import configuring, sources
 
     try:
-        return configuring.understand(sources.read(os.environ if file == "env" else file, branches), flavour)
+        source = sources.read_source(os.environ if file == "env" else file, branches)
+        return configuring.understand_source(source, flavour)
     except ConfigError as exc:
-        _show.stop(str(exc), FOUND_WRONG if exc.problems else WRONG_USE)
+        _show.stop_command(str(exc), FOUND_WRONG if exc.problems else WRONG_USE)
 
 
 def _as_document(understood: Understood) -> dict[str, Any]:

@@ -69,12 +69,12 @@ def demo(
     opened = open_run(folder)
     report = summary.summarise(opened)
     page = Path(opened.path) / "report.html"
-    writing.write(opened, report, page)
+    writing.write_page(opened, report, page)
     if json:
         _show.as_json({**_list_facts(outcome), "page": str(page), "report": report})
     elif verbose:
         typer.echo("\n".join(_tell_done(outcome)))
-        _show.console().print("", text.render(report, False), "")
+        _show.open_console().print("", text.render_report(report, False), "")
     else:
         head = report["headline"]
         words = (f"  {head[key]}" for key in ("cost", "why", "advice") if head[key])

@@ -14,9 +14,9 @@ from ..patching.report import APPLIED, FAILED, STATES, WAITING, TargetState
 from ..patching.sheet import YAML_SUFFIXES
 from ..patching.symbols import HELD
 from ..reading.report.escape import for_rich
-from ..store.values import grouped
+from ..store.values import group_by
 from . import FOUND_WRONG, WRONG_USE, _checks, _importing, _show
-from ._checks import installed
+from ._checks import find_version
 
 _NAMES_HELP = "With --patches: import roots, name+extra, or .yaml files of targets, each target shown.  [default: all]"
 
@@ -38,7 +38,7 @@ def doctor(
         raise typer.BadParameter("frameworks are looked at with --patches", param_hint="--patches")
     if patches:
         show_patches(frameworks or [], import_them, json)
-    elif _checks.show(json):
+    elif _checks.show_checks(json):
         raise typer.Exit(FOUND_WRONG)
 
 
@@ -58,18 +58,18 @@ def show_patches(frameworks: list[str], import_them: bool, json: bool) -> None:
 
     try:
         wanted = [
-            (name, targets.read(name) if name.endswith(YAML_SUFFIXES) else registry.chosen((name,))[0][0])
-            for name in frameworks or registry.names()
+            (name, targets.read_patch(name) if name.endswith(YAML_SUFFIXES) else registry.choose_patches((name,))[0][0])
+            for name in frameworks or registry.list_frameworks()
         ]
     except PatchError as exc:  # one is unknown or wrong
-        _show.stop(str(exc), WRONG_USE)
+        _show.stop_command(str(exc), WRONG_USE)
     supported = [_read_support(name, patch, import_them) for name, patch in wanted]
     if json:
         states = [[state._asdict() for state in support.targets] for support in supported]
         rows = [{**support._asdict(), "targets": targets} for support, targets in zip(supported, states)]
         _show.as_json({"frameworks": rows})
         return
-    console = _show.console()
+    console = _show.open_console()
     console.print(_draw_summary(supported, import_them))
     for support in supported:
         if frameworks and support.version is not None:
@@ -78,7 +78,7 @@ def show_patches(frameworks: list[str], import_them: bool, json: bool) -> None:
 
 
 def _read_support(name: str, patch: Patch, import_them: bool) -> Support:
-    from ..patching.symbols import installed as sources_in
+    from ..patching.symbols import find_symbols as sources_in
     from ..patching.symbols import spec_of
 
     folder = os.getcwd()
@@ -86,11 +86,11 @@ def _read_support(name: str, patch: Patch, import_them: bool) -> Support:
     if spec_of(patch.framework, folder) is None:
         return Support(patch.framework, is_whole, None, [])
     states, error = _importing.in_a_process(name) if import_them else (sources_in(folder).states(patch), "")
-    return Support(patch.framework, is_whole, installed(patch.framework) or "", states, error)
+    return Support(patch.framework, is_whole, find_version(patch.framework) or "", states, error)
 
 
 def _draw_summary(supported: list[Support], is_imported: bool) -> Any:
-    table = _show.table("framework", "version", *(STATES if is_imported else ("core", "extra")))
+    table = _show.make_table("framework", "version", *(STATES if is_imported else ("core", "extra")))
     table.add_column("", overflow="fold")
     for support in supported:
         states = [target.state for target in support.targets]
@@ -108,9 +108,9 @@ def _draw_summary(supported: list[Support], is_imported: bool) -> Any:
 
 def _draw_details(support: Support) -> Any:
     styles = {APPLIED: "green", HELD: "green", FAILED: "bold red"}
-    table = _show.table("state", f"target of {support.framework}", "stage", no_wrap=True)
+    table = _show.make_table("state", f"target of {support.framework}", "stage", no_wrap=True)
     table.add_column("why", overflow="fold")
-    modules = grouped(support.targets, lambda target: target.path.partition(":")[0])
+    modules = group_by(support.targets, lambda target: target.path.partition(":")[0])
     for module, targets in modules.items():
         error = next((target.detail for target in targets if target.state == WAITING), "")
         table.add_row("", for_rich(module, style="bold"), "", for_rich(error))

@@ -13,10 +13,10 @@ import typer
 
 from ..escalation import asking, explaining
 from ..reading.report.escape import for_rich, for_terminal
-from ..reading.report.units import duration, share_over, size
+from ..reading.report.units import share_over, write_duration, write_size
 from ..store import fate, groups, whereabouts
-from ..store.options import REQUEST, settable
-from ..store.session_file import sessions
+from ..store.options import REQUEST, list_settable
+from ..store.session_file import read_sessions
 from . import FOUND_WRONG, _opening, _parsing, _requests, _run_folder, _show
 
 if TYPE_CHECKING:
@@ -75,11 +75,11 @@ def escalate(
 
     Example: mstxkit escalate runs/exp7 --stage actor_update --ranks 0,3 --wait
     """
-    _run_folder.found(run)
+    _run_folder.find_run(run)
     if cancel is not None:
         if stage or ranks:
             raise typer.BadParameter("it takes a request back; --stage and --ranks ask for one", param_hint="--cancel")
-        progress = asking.cancel(run, cancel, reason or "cancelled from the command line")
+        progress = asking.cancel_request(run, cancel, reason or "cancelled from the command line")
         then = "had ended before" if progress.has_ended else "is not wanted any more; it was"
         if json:
             _show.as_json(_requests.as_dict(progress))
@@ -110,13 +110,13 @@ def escalate(
 
         suspected = suspected_in(run, options["stages"])
         options |= {"reason": reason or in_words(suspected), "role": suspected.role}
-    suspects = asking.whom(run, options, _SOURCE) if suspected is None else (suspected.suspect, suspected.peer)
+    suspects = asking.find_ranks(run, options, _SOURCE) if suspected is None else (suspected.suspect, suspected.peer)
     if explain:
         _explain_plan(run, options, suspects, suspected, json)
         return
-    request = asking.ask(run, options, suspects, source=_SOURCE)
+    request = asking.ask_ranks(run, options, suspects, source=_SOURCE)
     if not json:
-        _tell(run, request, suspects, suspected)
+        _tell_request(run, request, suspects, suspected)
     if wait:
         _wait_for_end(run, asking.control_of(run), request, suspects, analyse, json)
     elif json:
@@ -140,7 +140,7 @@ def _read_ranks(text: str) -> str | list[int]:
 
 def _read_options(pairs: list[str]) -> dict[str, Any]:
     """`level=1` -> {"level": "level1"}, by the table of options."""
-    table, values = {option.name: option for option in settable(REQUEST)}, {}
+    table, values = {option.name: option for option in list_settable(REQUEST)}, {}
     for pair in pairs:
         name, equals, text = (part.strip() for part in pair.partition("="))
         if not equals or not name:
@@ -158,27 +158,29 @@ def _read_sample(text: str) -> dict[str, Any]:
     return {key.strip(): int(value) if re.fullmatch(r"\d{1,9}", value, re.ASCII) else value for key, _, value in pairs}
 
 
-def _tell(run: Path, request: Request, meant: tuple[int, ...], suspected: Suspicion | None) -> None:
-    typer.echo(f"request {request.id}: {for_terminal(_requests.asked(request))}")
+def _tell_request(run: Path, request: Request, meant: tuple[int, ...], suspected: Suspicion | None) -> None:
+    typer.echo(f"request {request.id}: {for_terminal(_requests.write_request(request))}")
     if suspected is not None:
         typer.echo(f"  {_tell_suspected(suspected)}")
     elif meant:
-        typer.echo(f"  {for_terminal(f'{request.ranks}: {_requests.on(meant)}')}")
-    absent = tuple(asking.absent(asking.control_of(run), request, meant))
+        typer.echo(f"  {for_terminal(f'{request.ranks}: {_requests.write_ranks(meant)}')}")
+    absent = tuple(asking.find_absent(asking.control_of(run), request, meant))
     if absent:
         stages = for_terminal(" or ".join(request.stages))
-        typer.echo(f"  {_requests.on(absent)}: nothing begins there before {stages} is entered for the first time")
+        typer.echo(
+            f"  {_requests.write_ranks(absent)}: nothing begins there before {stages} is entered for the first time"
+        )
     where = for_terminal(str(run))
     typer.echo(f"  mstxkit status {where} shows how it stands; mstxkit escalate {where} --cancel {request.id[:8]}")
 
 
 def _tell_suspected(suspicion: Suspicion) -> str:
-    from ..reading.suspects import accusation
+    from ..reading.suspects import write_accusation
 
     if suspicion.verdict is not None:
-        return f"{accusation(suspicion)}; rank {suspicion.peer} is a healthy peer of {suspicion.ranks}"
+        return f"{write_accusation(suspicion)}; rank {suspicion.peer} is a healthy peer of {suspicion.ranks}"
     over = f" of the last {suspicion.steps} steps" if suspicion.steps else ""
-    took, more = duration(suspicion.suspect_ns), share_over(suspicion.suspect_ns, suspicion.peer_ns)
+    took, more = write_duration(suspicion.suspect_ns), share_over(suspicion.suspect_ns, suspicion.peer_ns)
     return (
         f"rank {suspicion.suspect} is suspected: {took} in {for_terminal(suspicion.stage)}{over}, {more} over rank "
         f"{suspicion.peer}, the middle of {suspicion.ranks}; by its time alone: {suspicion.why_by_time}"
@@ -189,13 +191,13 @@ def _explain_plan(
     run: Path, options: dict[str, Any], suspects: tuple[int, ...], suspected: Suspicion | None, json: bool
 ) -> None:
     control = asking.control_of(run)
-    request = asking.check(control, options, suspects, source=_SOURCE)
-    listeners, kept = fate.heard(control), list(sessions(control.path.parent, control.run_id))
+    request = asking.check_for_ranks(control, options, suspects, source=_SOURCE)
+    listeners, kept = fate.read_heard(control), list(read_sessions(control.path.parent, control.run_id))
     judge = fate.Fates(listeners, lambda: kept)
-    others, had = list(map(judge.progress, fate.asked(control))), [session.document for session in kept]
+    others, had = list(map(judge.progress, fate.read_asked(control))), [session.document for session in kept]
     about = (request, listeners, suspects)
-    seen = whereabouts.seen(control.path.parent, control.run_id)
-    explanation = explaining.explained(*about, others=others, sessions=had, environment=os.environ, seen=seen)
+    seen = whereabouts.read_seen(control.path.parent, control.run_id)
+    explanation = explaining.explain_request(*about, others=others, sessions=had, environment=os.environ, seen=seen)
     try:
         space = os.statvfs(run)
         free = space.f_bavail * space.f_frsize
@@ -205,29 +207,29 @@ def _explain_plan(
         document = {"request": request.as_json(), "suspects": list(suspects), "free_bytes": free}
         _show.as_json({**document, **explanation.as_json()})
     else:
-        meant = f"{request.ranks}: {_requests.on(suspects)}" if suspects else None
+        meant = f"{request.ranks}: {_requests.write_ranks(suspects)}" if suspects else None
         meant = meant if suspected is None else _tell_suspected(suspected)
         _print_explanation(request, explanation, meant, free)
 
 
 def _print_explanation(request: Request, explanation: Explanation, meant: str | None, free: int | None) -> None:
-    table = _show.table("", has_header=False, style="bold", no_wrap=True)
+    table = _show.make_table("", has_header=False, style="bold", no_wrap=True)
     table.add_column(overflow="fold")
-    lines = [("asks for", _requests.asked(request))]
+    lines = [("asks for", _requests.write_request(request))]
     lines += [] if meant is None else [("ranks", meant)]
-    lines += [("who", line) for line in _requests.participants(explanation.recorders)]
+    lines += [("who", line) for line in _requests.write_participants(explanation.recorders)]
     lines += [("when", line) for line in explanation.when]
     lines += [("records", explanation.records)]
     lines += [("pause", explanation.pause.words), ("size", explanation.size)]
     if free is not None:
         is_too_little = explanation.total_mb is not None and explanation.total_mb * 1e6 > free
-        lines.append(("", f"{size(free)} are free on the run's disk{': TOO LITTLE' if is_too_little else ''}"))
+        lines.append(("", f"{write_size(free)} are free on the run's disk{': TOO LITTLE' if is_too_little else ''}"))
     lines += [("waits", explanation.timeout), ("", "nothing was sent: this is --explain")]
     last = ""
     for label, text in lines:
         table.add_row("" if label == last else label, for_rich(for_terminal(text)))
         last = label
-    _show.console().print(table)
+    _show.open_console().print(table)
 
 
 def _wait_for_end(
@@ -238,11 +240,11 @@ def _wait_for_end(
     except KeyboardInterrupt:
         typer.echo(f"not waiting any more; request {request.id} goes on: mstxkit status {run}", err=True)
         raise typer.Exit(FOUND_WRONG) from None
-    recorded = sessions(control.path.parent, control.run_id)
+    recorded = read_sessions(control.path.parent, control.run_id)
     kept = [session for session in recorded if session.key[0] == request.id]
     wanted, done = _parsing.Wanted((), (), request.id, None), None
     if analyse and kept:
-        done = _parsing.analysed(run, wanted, _parsing.plan_of(), False, quiet=json)
+        done = _parsing.analyse_profiles(run, wanted, _parsing.plan_of(), False, quiet=json)
     if json:
         analysis = {} if done is None else {"analysis": _parsing.as_json(run, done)}
         _show.as_json({**_requests.as_dict(progress), "profiles": [session.folder for session in kept], **analysis})
@@ -253,8 +255,8 @@ def _wait_for_end(
         if len(kept) > _FOLDERS_AT_MOST:
             typer.echo(f"  and {len(kept) - _FOLDERS_AT_MOST} more: mstxkit status {run} --json")
         if done is not None:
-            _parsing.show(run, done)
-        for line in _opening.lines(run, control.run_id, [request.id]) if done is None else ():
+            _parsing.show_parsed(run, done)
+        for line in _opening.describe_opening(run, control.run_id, [request.id]) if done is None else ():
             typer.echo(line)
     raise typer.Exit(0 if progress.is_done and not (done and done.is_wrong) else FOUND_WRONG)
 
@@ -263,14 +265,14 @@ def _watch_progress(control: ControlFolder, request: Request, suspects: tuple[in
     """How it stood at the end; shown meanwhile as this output can. Ends too when nobody is left to go on with it."""
     from rich.live import Live
 
-    console, lines = _show.console(), _Lines()
+    console, lines = _show.open_console(), _Lines()
     shown: Progress | None = None
     with Live(console=console, auto_refresh=False) if console.is_terminal and not json else nullcontext() as table:
         while True:
             began = time.monotonic()
-            listeners = fate.heard(control)
-            sent = (asked for asked in fate.asked(control) if asked.request.id == request.id)
-            judge = fate.Fates(listeners, lambda: sessions(control.path.parent, control.run_id))
+            listeners = fate.read_heard(control)
+            sent = (asked for asked in fate.read_asked(control) if asked.request.id == request.id)
+            judge = fate.Fates(listeners, lambda: read_sessions(control.path.parent, control.run_id))
             progress = judge.progress(next(sent, fate.Asked(request, suspects)))
             if table is not None and progress != shown:
                 table.update(_requests.by_rank(progress), refresh=True)  # in place
@@ -300,8 +302,8 @@ class _Lines:
             return
         for report in progress.reports:
             phase = _UNDER_WAY.get(report.state, report.state) if report.recorded else report.state
-            about = (phase, _requests.window(report), report.recorded.bit_length(), report.reason)
-            self._tell(report.rank, about, _requests.line(report))
+            about = (phase, _requests.write_window(report), report.recorded.bit_length(), report.reason)
+            self._tell(report.rank, about, _requests.write_report(report))
 
     def _tell(self, whom: int, about: Any, text: str) -> None:
         if self._told.get(whom) != about:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Optional
 import typer
 
 from ..errors import ReadError
-from ..reading.exporters import FOLDER, formats
+from ..reading.exporters import FOLDER, list_formats
 from ..reading.report import choice
 from ..reading.report.escape import for_terminal
 from . import _output, _show
@@ -33,7 +33,7 @@ _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 
 def export(
     run: Path = typer.Argument(..., help="The run's folder.", show_default=False),
-    to: str = typer.Option(..., "--to", help=f"The format: {', '.join(formats())}.", show_default=False),
+    to: str = typer.Option(..., "--to", help=f"The format: {', '.join(list_formats())}.", show_default=False),
     output: Optional[Path] = typer.Option(
         None, "-o", "--output", help="The file or folder to write.  [default: the run's name with the format's suffix]"
     ),
@@ -52,24 +52,24 @@ def export(
 
     Example: mstxkit export runs/exp7 --to perfetto --steps 100:110
     """
-    from ..reading.exporters import load
-    from ..reading.report.units import counted
+    from ..reading.exporters import load_exporter
+    from ..reading.report.units import write_count
 
-    if to not in formats():
-        raise typer.BadParameter(f"{to!r} is no format; choose one of {', '.join(formats())}", param_hint="--to")
-    exporter = load(to)
+    if to not in list_formats():
+        raise typer.BadParameter(f"{to!r} is no format; choose one of {', '.join(list_formats())}", param_hint="--to")
+    exporter = load_exporter(to)
     typed = {"layout": layout, "into": None if into is None else str(into), "excel": "yes" if excel else None}
     options = {name: value for name, value in typed.items() if value is not None}
     if foreign := [name for name in options if name not in exporter.options]:
         raise typer.BadParameter(f"the format {to} has no such option", param_hint=f"--{foreign[0]}")
     opened = open_part(run, steps, ranks, stages, since, until)
     target = output or Path(f"{run.resolve().name}{exporter.suffix}")
-    with _output.whole(target, exporter.form == FOLDER) as draft:
+    with _output.write_whole(target, exporter.form == FOLDER) as draft:
         with _show.progress("Exporting", opened.files.rows_at_most() * exporter.readings) as advance:
             opened.files.on_rows = advance
             count = exporter.write_to(opened, draft, **options)
         check_found(count, opened, steps=steps, ranks=ranks, stages=stages, since=since, until=until)
-    typer.echo(f"{for_terminal(str(target))}: {counted(count, 'event')}")
+    typer.echo(f"{for_terminal(str(target))}: {write_count(count, 'event')}")
     if opened.damage:
         typer.echo(f"not all of the run could be read: mstxkit report {for_terminal(str(run))} says what is missing")
     for line in exporter.advice(target):
@@ -86,12 +86,12 @@ def open_part(
     from ..reading.run import open_run
 
     whole = open_run(run)
-    wanted = choice.parsed(steps, ranks, stages)
+    wanted = choice.read_choice(steps, ranks, stages)
     if wanted == choice.EVERYTHING and since is None and until is None:
         return whole
     processes = whole.processes()
     reach = whole.files.reach() if wanted.steps or wanted.stages else None
-    choice.check(wanted, processes["rank"], reach and reach.first_step, reach and reach.last_step)
+    choice.check_choice(wanted, processes["rank"], reach and reach.first_step, reach and reach.last_step)
     there, last_ns = processes["rank"].drop_nulls().unique(), processes["last_seen_ns"].max()
     assert isinstance(last_ns, (int, type(None)))
     return open_run(

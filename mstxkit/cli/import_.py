@@ -9,7 +9,7 @@ import typer
 
 from ..errors import MstxkitError
 from ..reading.report.escape import for_rich, for_terminal
-from ..reading.report.units import duration
+from ..reading.report.units import write_duration
 from . import FOUND_WRONG, _run_folder, _show
 
 _PATHS_HELP = "Files, or folders with them. [default: the run's own profiles]"
@@ -35,11 +35,11 @@ def import_(
     from ..reading.run import Damage, open_run
     from ..reading.tables import device
 
-    _run_folder.found(run)  # without an id nothing can be kept in it
+    _run_folder.find_run(run)  # without an id nothing can be kept in it
     opened = open_run(run)
     damage: list[Damage] = []
     if paths:
-        sources = _places.sources(paths, damage)
+        sources = _places.find_files(paths, damage)
     else:
         sources = [source for source, _ in device.own_profiles(opened.files, run, is_limited=False)]
     size = sum(source.size for source in sources)
@@ -66,7 +66,7 @@ def _print_imported(imported: list[Any], damage: list[Any], is_own: bool) -> Non
         if not made.problem:
             clock = made.clocks[0]
             how = f"{clock['how']} ({clock['matches']} agree)" if clock["matches"] else clock["how"]
-            joined = f"{made.file}: {events}; clocks by {how}, right to {duration(clock['error_ns'])}"
+            joined = f"{made.file}: {events}; clocks by {how}, right to {write_duration(clock['error_ns'])}"
         typer.echo(for_terminal(joined))
         for note in made.notes:
             typer.echo(for_terminal(f"  {note}"))
@@ -91,17 +91,17 @@ def _print_rows(imported: list[Any]) -> None:
     from ..reading.report import devices
 
     rows = [{**row, "file": str(number)} for number, file in enumerate(imported) for row in file.rows]
-    means = devices.means(pl.DataFrame(rows, schema=DEVICE_SCHEMA), "stage", "rank", "file")
+    means = devices.take_means(pl.DataFrame(rows, schema=DEVICE_SCHEMA), "stage", "rank", "file")
     lines = means.sort("stage", "rank", pl.col("file").cast(pl.Int64)).to_dicts()
     spans = ("spans",) if any(row["spans_ns"] is not None for row in lines) else ()
     whose = ("file",) if len({(row["stage"], row["rank"]) for row in lines}) < len(lines) else ()
     numbers = ("rank", "steps", "recorded", *devices.PARTS, *spans)
-    table = _show.table("stage", *whose, *numbers, right=numbers)
+    table = _show.make_table("stage", *whose, *numbers, right=numbers)
     for row in lines[:_ROWS_SHOWN]:
         file = for_rich(Path(imported[int(row["file"])].file).name, 40)
-        times = devices.texts(row, "?", (*devices.TIMES, *(f"{name}_ns" for name in spans)))
+        times = devices.write_times(row, "?", (*devices.TIMES, *(f"{name}_ns" for name in spans)))
         table.add_row(for_rich(row["stage"], 40), *(file for _ in whose), str(row["rank"]), str(row["steps"]), *times)
     if lines:
-        _show.console().print(table)
+        _show.open_console().print(table)
     if len(lines) > _ROWS_SHOWN:
         typer.echo(f"… and {len(lines) - _ROWS_SHOWN} more: open_run(RUN).device()")

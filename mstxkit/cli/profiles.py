@@ -10,12 +10,12 @@ import typer
 
 from ..reading.folder import Damage
 from ..reading.report.escape import for_rich, for_terminal
-from ..reading.report.units import size
+from ..reading.report.units import write_size
 from ..reading.tables import profiles as table
 from ..store import local_place, retention
 from ..store.fetching import Fetched, Pace, fetch_all
 from ..store.retention import Removed
-from ..store.session_file import sessions
+from ..store.session_file import read_sessions
 from . import FOUND_WRONG, _parsing, _requests, _run_folder, _show
 
 _ANALYSE_HELP = "Parse raw NPU profiles, in processes of their own. Again it goes on: what is parsed is left as it is."
@@ -68,12 +68,12 @@ def profiles(
 
     Example: mstxkit profiles runs/exp7 --analyse --stage actor_update
     """
-    run, run_id = _run_folder.found(run)
+    run, run_id = _run_folder.find_run(run)
     fetched: list[Fetched] = []
     if fetch:  # from every place on this host that a session of the run names
         named = (
             local_place.root_named_by(session.document, tuple(session.folder.split("/")[1:]), run_id)
-            for session in sessions(run, run_id)
+            for session in read_sessions(run, run_id)
         )
         for root in sorted({root for root in named if root is not None}):
             fetched += fetch_all(run, run_id, root, Pace(mb_s * 1e6))
@@ -83,10 +83,11 @@ def profiles(
     parsed, rows = None, list[dict[str, Any]]()
     if analyse:
         words = {None: "", Export.BOTH: "text,db"}.get(export, export.value if export else "")
-        parsed = _parsing.analysed(run, wanted, _parsing.plan_of(jobs, time_limit, words), unfinished, quiet=json)
+        plan = _parsing.plan_of(jobs, time_limit, words)
+        parsed = _parsing.analyse_profiles(run, wanted, plan, unfinished, quiet=json)
     else:
-        every = table.rows(run, run_id, damage)
-        rows = _parsing.chosen(every, wanted, lambda row: (row["stage"], row["rank"], row["request"]))
+        every = table.list_rows(run, run_id, damage)
+        rows = _parsing.choose_profiles(every, wanted, lambda row: (row["stage"], row["rank"], row["request"]))
     if json:
         _show.as_json({
             **({"profiles": rows} if parsed is None else _parsing.as_json(run, parsed)),
@@ -94,7 +95,7 @@ def profiles(
             "damage": [loss._asdict() for loss in damage],
         })  # fmt: skip
     else:
-        _print_rows(rows) if parsed is None else _parsing.show(run, parsed)
+        _print_rows(rows) if parsed is None else _parsing.show_parsed(run, parsed)
         for line in _list_lines(run, rows, fetched, removed, damage):
             typer.echo(for_terminal(line))
     if damage or any(done.problem for done in fetched) or (parsed is not None and parsed.is_wrong):
@@ -102,15 +103,15 @@ def profiles(
 
 
 def _print_rows(rows: list[dict[str, Any]]) -> None:
-    made = _show.table("request", "stage", "step", "rank", "state", "data", "size", "folder")
+    made = _show.make_table("request", "stage", "step", "rank", "state", "data", "size", "folder")
     for row in rows:
         step, rank = ("–" if row[key] is None else str(row[key]) for key in ("step", "rank"))
         names = (for_rich(row["request"][:_ID_SHOWN] or "light"), for_rich(row["stage"], 40), step, rank)
         host = f"on {row['host']}"
         where = {table.RUN: "in the run", table.HOST: host, table.REMOVED: "removed", table.NONE: "none"}[row["place"]]
-        raw_size = "" if row["bytes"] is None else size(row["bytes"])
-        made.add_row(*names, _requests.state(row["state"]), for_rich(where), raw_size, for_rich(row["folder"]))
-    _show.console().print(made if rows else "This run has no profiles.")
+        raw_size = "" if row["bytes"] is None else write_size(row["bytes"])
+        made.add_row(*names, _requests.color_state(row["state"]), for_rich(where), raw_size, for_rich(row["folder"]))
+    _show.open_console().print(made if rows else "This run has no profiles.")
 
 
 def _list_lines(
@@ -119,7 +120,7 @@ def _list_lines(
     for done in fetched:
         yield f"not fetched: {done.folder}: {done.problem}" if done.problem else f"fetched: {done.folder}"
     for gone in removed:
-        yield f"removed: {gone.folder}: {size(gone.bytes)}"
+        yield f"removed: {gone.folder}: {write_size(gone.bytes)}"
     for host in sorted({row["host"] for row in rows if row["place"] == table.HOST}):
         yield f"To have what is on {host} in the run, there: mstxkit profiles {run} --fetch"
     for loss in damage:

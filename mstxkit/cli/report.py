@@ -59,8 +59,8 @@ def report(
     from ..reading.report import choice, summary, text
     from ..reading.run import open_run
 
-    chosen = choice.parsed(steps, ranks, stages, ranges)
-    supposed = choice.supposed(trainers, rollouts, flops_per_token, peak_flops)
+    chosen = choice.read_choice(steps, ranks, stages, ranges)
+    supposed = choice.read_supposed(trainers, rollouts, flops_per_token, peak_flops)
     if html is not None:
         _output.check_file(html)
     with _show.progress("Reading"):
@@ -70,30 +70,32 @@ def report(
         from ..reading.page import writing
 
         with _show.progress("Writing the page"):
-            writing.write(opened, document, html, chosen)
+            writing.write_page(opened, document, html, chosen)
     if open:
-        serve(run, opened, document, chosen, port, not no_browser)
+        serve_page(run, opened, document, chosen, port, not no_browser)
     elif json:
         _show.as_json(document)
     elif html is not None:
         typer.echo(f"{for_terminal(str(html))}\n{document['headline']['verdict']}")
     else:
-        _show.console().print(text.render(document, everything, chosen.top))
+        _show.open_console().print(text.render_report(document, everything, chosen.top))
     raise typer.Exit(FOUND_WRONG if summary.is_something_wrong(document) else 0)
 
 
-def serve(run: Path, opened: Run, document: dict[str, Any], chosen: ReportChoice, port: int, has_browser: bool) -> None:
+def serve_page(
+    run: Path, opened: Run, document: dict[str, Any], chosen: ReportChoice, port: int, has_browser: bool
+) -> None:
     """Serve both on 127.0.0.1 until Ctrl-C, at an address that holds a secret, and open it where there is a browser."""
     from ..reading.page import document as pages
     from ..reading.page import server, writing
 
-    page = writing.made(opened, document, run, chosen, to_perfetto=server.HAND_OVER)
+    page = writing.make_page(opened, document, run, chosen, to_perfetto=server.HAND_OVER)
     for number in (signal.SIGTERM, signal.SIGHUP):  # as the end of an ssh session: the trace goes with it
         signal.signal(number, signal.default_int_handler)
     with tempfile.TemporaryDirectory(prefix="mstxkit-page-") as folder:
         try:
             showing = partial(_show.progress, "Writing the trace")
-            served = server.serving(opened, page, pages.title(document), Path(folder), showing)
+            served = server.prepare_files(opened, page, pages.write_title(document), Path(folder), showing)
             with server.PageServer(served, port) as serving:
                 typer.echo(f"{document['headline']['verdict']}\n{serving.url}\nCtrl-C ends it.")
                 if has_browser:  # where there is none the address is printed anyway

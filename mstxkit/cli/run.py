@@ -60,23 +60,24 @@ def run(
     """
     asked, planned, file = _autopatch_value(autopatch), None, config or os.environ.get("MSTXKIT_CONFIG")
     if file:  # a wrong one is refused here, where somebody is there to read the message
-        from ..bootstrap.configured import configured
+        from ..bootstrap.configured import configure_from
 
-        planned = configured(str(file))
+        planned = configure_from(str(file))
     default = Path((planned and planned.path) or "mstxkit-runs") / time.strftime("%Y%m%d-%H%M%S")
     wanted = Path(run or os.environ.get(environment.RUN) or default)
     if not SlowFolder(wanted).answers(BEGINS_WITHIN_S):
-        _show.say(f"{wanted} does not answer: CMD is started all the same, and recorded once it does")
-        raise typer.Exit(_ran(command, {**os.environ, environment.RUN: os.path.abspath(wanted), VARIABLE: asked}))
+        _show.say_line(f"{wanted} does not answer: CMD is started all the same, and recorded once it does")
+        variables = {**os.environ, environment.RUN: os.path.abspath(wanted), VARIABLE: asked}
+        raise typer.Exit(_run_command(command, variables))
     is_new = not os.path.lexists(wanted)
     folder = run_file.open_run_folder(wanted)[0]
-    _show.say(f"recording into {folder}")
+    _show.say_line(f"recording into {folder}")
     variables = _left_in(folder, planned)
     before, unreached = _list_recorded(folder), folder / UNREACHED
     # Whatever becomes of the run's disk, CMD is started, and its status is ours.
     _try_work(unreached.touch)
     try:
-        status = _ran(command, {**os.environ, environment.RUN: str(folder), VARIABLE: asked, **variables})
+        status = _run_command(command, {**os.environ, environment.RUN: str(folder), VARIABLE: asked, **variables})
     finally:
         was_reached = not os.path.lexists(unreached)
         _try_work(lambda: unreached.unlink(missing_ok=True))
@@ -86,7 +87,7 @@ def run(
             run_file.remove_empty(folder)
     processes = "1 process" if count == 1 else f"{count} processes"
     how_to_read = f"{processes} recorded; read them: mstxkit report {folder}"
-    _show.say(how_to_read if count else f"nothing was recorded: {_explain_nothing(asked, was_reached)}")
+    _show.say_line(how_to_read if count else f"nothing was recorded: {_explain_nothing(asked, was_reached)}")
     raise typer.Exit(status)
 
 
@@ -96,9 +97,9 @@ def _left_in(folder: Path, planned: Configured | None) -> dict[str, str]:
         return {}
     planned.leave_in(folder)
     for request in planned.plan.requests:
-        _show.say(f"planned: {_requests.asked(request)}")
+        _show.say_line(f"planned: {_requests.write_request(request)}")
     for note in planned.plan.notes:
-        _show.say(note)
+        _show.say_line(note)
     return planned.variables({})
 
 
@@ -108,10 +109,10 @@ def _collect_run(folder: Path) -> None:
     from ..store import process_pointer
 
     until = time.monotonic() + _STRAGGLE_S
-    adopt.collect(folder)
+    adopt.collect_dead(folder)
     while process_pointer.all_here(folder) and time.monotonic() < until:
         time.sleep(0.1)
-        adopt.collect(folder)
+        adopt.collect_dead(folder)
 
 
 def _try_work(work: Callable[[], object]) -> None:
@@ -119,7 +120,7 @@ def _try_work(work: Callable[[], object]) -> None:
     try:
         work()
     except (OSError, MstxkitError) as exc:
-        _show.say(str(exc))
+        _show.say_line(str(exc))
 
 
 def _autopatch_value(option: str | None) -> str:
@@ -133,7 +134,7 @@ def _autopatch_value(option: str | None) -> str:
     return ",".join(os.path.abspath(name) if name.endswith((".yaml", ".yml")) else name for name in names)
 
 
-def _ran(command: list[str], environment: dict[str, str]) -> int:
+def _run_command(command: list[str], environment: dict[str, str]) -> int:
     """Run it in this process group, with the signal mask that we were started with; its status as a shell has it."""
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, FORWARDED | {signal.SIGCHLD})
@@ -141,7 +142,7 @@ def _ran(command: list[str], environment: dict[str, str]) -> int:
         pid = os.posix_spawnp(command[0], command, environment, setsigmask=mask, setsigdef=_PUT_BACK)
         code = _await_child(pid)
     except OSError as exc:
-        _show.say(f"{command[0]}: {exc.strerror}{_SCRIPT if os.path.isfile(command[0]) else ''}")
+        _show.say_line(f"{command[0]}: {exc.strerror}{_SCRIPT if os.path.isfile(command[0]) else ''}")
         raise typer.Exit(NOT_FOUND if isinstance(exc, FileNotFoundError) else NOT_EXECUTABLE) from None
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)

@@ -16,14 +16,14 @@ from ..escalation import asking
 from ..incidents import folder
 from ..reading.endings import is_wrong
 from ..reading.folder import Damage
-from ..reading.processes import liveness
+from ..reading.processes import find_living
 from ..reading.report.escape import for_rich, for_terminal
 from ..reading.report.judged_so_far import judged_so_far
 from ..reading.report.sentences import of_incident
-from ..reading.report.units import size
+from ..reading.report.units import write_size
 from ..store import fate, incidents, whereabouts
 from ..store.documents import Unusable
-from ..store.session_file import sessions
+from ..store.session_file import read_sessions
 from ..store.values import whole_number
 from . import FOUND_WRONG, _checks, _ranks, _requests, _run_folder, _show
 
@@ -67,7 +67,7 @@ def status(
         _ask_incident(run, json)
         return
     if run is None:
-        _checks.show(json)
+        _checks.show_checks(json)
         return
     from ..reading.run import open_run
 
@@ -79,14 +79,14 @@ def status(
     patches = opened.patches().drop("process").to_dicts()
     escalation = _read_escalation(opened, processes)
     damage = [loss._asdict() for loss in opened.damage]
-    held = places.rows(opened.path, opened.id, (process["process"] for process in processes))
+    held = places.list_places(opened.path, opened.id, (process["process"] for process in processes))
     if json:
         document = {"run": opened.id, "path": opened.path, "processes": processes, "patches": patches, "damage": damage}
         _show.as_json({**document, "places": held, **_as_dicts(escalation)})
     else:
         _print_status(processes, patches, damage, escalation)
-        for line in gaps.lines(held):
-            _show.console().print(line)
+        for line in gaps.render_gaps(held):
+            _show.open_console().print(line)
     wrong = damage or any(is_wrong(p["state"], p["ending"]) or p["dropped"] or p["faults"] for p in processes)
     raise typer.Exit(FOUND_WRONG if wrong else 0)
 
@@ -94,16 +94,16 @@ def status(
 def _read_escalation(opened: Run, processes: list[dict[str, Any]]) -> _Escalation:
     """What can be read of it: the control folder is for those who may write to the run."""
     unusable: list[Unusable] = []
-    kept = list(sessions(opened.path, opened.id, unusable))
-    seen = whereabouts.seen(Path(opened.path), opened.id, unusable)
+    kept = list(read_sessions(opened.path, opened.id, unusable))
+    seen = whereabouts.read_seen(Path(opened.path), opened.id, unusable)
     behind = judged_so_far(opened.path, opened.id)
     opened.damage += [Damage.of(file.path, file.reason) for file in unusable]
-    is_alive = liveness((process["host"], process["pid"], process["state"]) for process in processes)
+    is_alive = find_living((process["host"], process["pid"], process["state"]) for process in processes)
     try:
         control = asking.control_of(Path(opened.path))
-        listeners = fate.heard(control, is_alive)
+        listeners = fate.read_heard(control, is_alive)
         judge = fate.Fates(listeners, lambda: kept, is_alive)
-        return _Escalation(listeners, seen, behind, list(map(judge.progress, fate.asked(control))), kept)
+        return _Escalation(listeners, seen, behind, list(map(judge.progress, fate.read_asked(control))), kept)
     except MstxkitError as exc:
         return _Escalation([], seen, behind, [], kept, str(exc))
 
@@ -130,9 +130,9 @@ def _print_status(
     from ..reading.report import gaps
     from ..reading.report.text import damage_lines
 
-    console = _show.console()
+    console = _show.open_console()
     called = {(row["host"], row["pid"]): row["label"] for row in processes if row["rank"] is None}
-    console.print(_ranks.processes(processes) if processes else "No process has written to this run yet.")
+    console.print(_ranks.tabulate_processes(processes) if processes else "No process has written to this run yet.")
     patched = map(for_rich, gaps.patch_lines(patches))
     on_twin: list[Any] = []
     if slow := [process for process in processes if process["native"] is False]:
@@ -152,15 +152,15 @@ def _list_parts(escalation: _Escalation, called: dict[tuple[str, int], str]) -> 
     still_open = [progress for progress in escalation.requests if not progress.has_ended]
     ended = [progress for progress in escalation.requests if progress.has_ended]
     parts: list[Any] = []
-    standpoints = _ranks.standpoints(escalation.listeners, escalation.seen, called)
+    standpoints = _ranks.find_standpoints(escalation.listeners, escalation.seen, called)
     if standpoints:
-        parts += ["", _ranks.ranks(standpoints)]
+        parts += ["", _ranks.tabulate_ranks(standpoints)]
     if escalation.behind:
         parts += ["", for_rich(escalation.behind, style="bold yellow")]
     if any(not standpoint.age.is_exact for standpoint in standpoints):
         parts.append("~ by the clocks of two hosts, which may differ")
     if escalation.requests:
-        parts += ["", _requests.requests([*still_open[:_OPEN_SHOWN], *ended[-_ENDED_SHOWN:]])]
+        parts += ["", _requests.tabulate_requests([*still_open[:_OPEN_SHOWN], *ended[-_ENDED_SHOWN:]])]
     if len(still_open) > _OPEN_SHOWN:
         parts.append(f"… and {len(still_open) - _OPEN_SHOWN} more that are open (--json)")
     if len(ended) > _ENDED_SHOWN:
@@ -168,9 +168,9 @@ def _list_parts(escalation: _Escalation, called: dict[tuple[str, int], str]) -> 
     if escalation.profiles:
         latest = sorted(escalation.profiles, key=lambda session: whole_number(session.document.get("start_ns")))
         latest = latest[-_PROFILES_SHOWN:]
-        parts += ["", _requests.profiles(latest)]
+        parts += ["", _requests.tabulate_profiles(latest)]
     if len(escalation.profiles) > _PROFILES_SHOWN:
-        together = size(sum(whole_number(session.document.get("bytes")) for session in escalation.profiles))
+        together = write_size(sum(whole_number(session.document.get("bytes")) for session in escalation.profiles))
         parts.append(f"… the latest of {len(escalation.profiles)} (--json), {together} together")
     if escalation.problem is not None:
         parts += ["", for_rich(f"what the control folder holds cannot be shown: {escalation.problem}")]
@@ -181,16 +181,16 @@ def _ask_incident(run: Path, json: bool) -> None:
     """Ask for one, wait, and show where it is. Raises: MstxkitError for no run, a read-only one, or no answer."""
     if sys.stderr.isatty():
         typer.echo(f"mstxkit: asked; the answer takes {_WITHIN_S:.0f} s at most", err=True)
-    place, run_id = _run_folder.found(run)
-    before = {incident.incident for incident in incidents.read(place, run_id)}
+    place, run_id = _run_folder.find_run(run)
+    before = {incident.incident for incident in incidents.read_incidents(place, run_id)}
     try:
-        folder.ask(place)
+        folder.ask_hosts(place)
     except OSError as exc:
         raise MstxkitError(f"an incident cannot be asked for in {place}: {exc.strerror}") from exc
     deadline, incident = time.monotonic() + _WITHIN_S, None
     while incident is None and time.monotonic() < deadline:
         time.sleep(_LOOKS_EVERY_S)
-        new = (each for each in incidents.read(place, run_id) if each.incident not in before)
+        new = (each for each in incidents.read_incidents(place, run_id) if each.incident not in before)
         incident = next((each for each in new if each.kind == incidents.REQUEST), None)
     if incident is None:
         raise MstxkitError(

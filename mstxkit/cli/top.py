@@ -60,7 +60,7 @@ def top(
     """
     if metrics and not follow:
         raise typer.BadParameter("figures go out while the job is judged: add --follow", param_hint="--metrics")
-    folder, run_id = _run_folder.found(run)
+    folder, run_id = _run_folder.find_run(run)
     if set:
         _change_settings(folder, run_id, set, json)
     elif follow:
@@ -76,7 +76,7 @@ def _picture_of(run: Path, folder: Path, run_id: str) -> None:
     from ..reading.processes import RUNNING
     from ..reading.run import open_run
 
-    sight, console = Sight(folder, run_id), _show.console()
+    sight, console = Sight(folder, run_id), _show.open_console()
 
     def look() -> Sighting:
         """What is there now; nobody judges a job that is over and has handed nothing over: its run tells all."""
@@ -88,7 +88,7 @@ def _picture_of(run: Path, folder: Path, run_id: str) -> None:
 
     if not console.is_terminal or console.is_dumb_terminal:
         sighting = look()
-        console.print(_picture(console, sighting, run, _ROWS_ONCE))
+        console.print(_draw_picture(console, sighting, run, _ROWS_ONCE))
         raise typer.Exit(FOUND_WRONG if _find_headline(sighting, folder)["headline"]["blames"] else 0)
 
     def is_there() -> bool:
@@ -96,9 +96,9 @@ def _picture_of(run: Path, folder: Path, run_id: str) -> None:
 
     last = _draw_live(look, console, run, is_there)
     if last is None and not is_there():
-        _show.stop(f"{run} is gone: somebody has removed it, or another run lies there", FOUND_WRONG)
+        _show.stop_command(f"{run} is gone: somebody has removed it, or another run lies there", FOUND_WRONG)
     if last is not None:
-        console.print(_picture(console, last, run, _ROWS_ONCE))
+        console.print(_draw_picture(console, last, run, _ROWS_ONCE))
 
 
 def _draw_live(look: Any, console: Console, run: Path, is_there: Callable[[], bool]) -> Sighting | None:
@@ -118,21 +118,21 @@ def _draw_live(look: Any, console: Console, run: Path, is_there: Callable[[], bo
             sighting = look()
             if sighting.by == Judges.OVER:
                 return sighting  # type: ignore[no-any-return]
-            live.update(_picture(console, sighting, run, console.height), refresh=True)
+            live.update(_draw_picture(console, sighting, run, console.height), refresh=True)
             pause_s = min(_EVERY_AT_MOST_S, max(_EVERY_S, _PAUSES * (time.process_time() - before_s)))
             if key(pause_s) in ("q", "Q"):
                 break
     return None
 
 
-def _picture(console: Console, sighting: Sighting, run: Path, rows: int) -> RenderableType:
+def _draw_picture(console: Console, sighting: Sighting, run: Path, rows: int) -> RenderableType:
     from rich.text import Text
 
     from . import _top_picture
 
     name, height = run.resolve().name, rows - (rows != _ROWS_ONCE)
     paper = _top_picture.Paper(console.width, height, console.options.ascii_only, name, str(run))
-    drawn = _top_picture.lines(sighting, paper, _find_headline(sighting, run)["matters"])
+    drawn = _top_picture.draw_lines(sighting, paper, _find_headline(sighting, run)["matters"])
     if rows != _ROWS_ONCE:
         drawn += [Text()] * (rows - 1 - len(drawn)) + [Text("q quits", "dim")]
     return Text("\n", no_wrap=True, overflow="ellipsis").join(drawn)
@@ -148,7 +148,7 @@ def _find_headline(sighting: Sighting, run: Path) -> dict[str, Any]:
     if sighting.by == Judges.OVER:
         document = summary.summarise(open_run(run))
         return {key: document[key] for key in ("headline", "matters")}
-    return headline.headline(_top_picture.account_of(sighting, str(run)))
+    return headline.make_headline(_top_picture.account_of(sighting, str(run)))
 
 
 @contextmanager
@@ -188,18 +188,18 @@ def _follow_verdicts(run: Path, run_id: str, json: bool, metrics: Optional[str])
     if seen and (seen.by == Judges.OVER or (seen.state is not None and seen.state.hosts == seen.state.ended)):
         _judge_once(run, run_id, False)
         return
-    _show.say("each verdict is shown as it comes; Ctrl-C ends this")
+    _show.say_line("each verdict is shown as it comes; Ctrl-C ends this")
     outlets = None
     if metrics is not None:  # where figures go; where that is a page, it is said on standard error
         from ..store import metrics_setting
         from ..telemetry.outlets import Outlets
 
         try:
-            outlets = Outlets(run, run_id, metrics_setting.checked(metrics), tells=_show.say)
+            outlets = Outlets(run, run_id, metrics_setting.check_metrics(metrics), tells=_show.say_line)
         except SettingError as exc:
             exc.origin = "--metrics"
-            _show.stop(str(exc), WRONG_USE)
-    for verdict in watching.follow(run, run_id, outlets):
+            _show.stop_command(str(exc), WRONG_USE)
+    for verdict in watching.follow_verdicts(run, run_id, outlets):
         print(_as_json(verdict) if json else _draw_line(verdict), flush=True)
 
 
@@ -219,12 +219,12 @@ def _judge_once(run: Path, run_id: str, json: bool) -> None:
     with _show.progress("Judging"):
         judged.await_last_word(open_run(run).roles)
         sighting = Sight(run, run_id).look() if json else None
-        seen = watching.once(run, run_id)
+        seen = watching.judge_once(run, run_id)
         document = summary.summarise(open_run(run))
     if document["judged"]["why_not"] and seen.last_step is not None:  # what it recorded is not here
         holding = [verdict.plain for verdict in seen.verdicts if not verdict.withdrawn]
         account = Account(str(run), no_verdict.judged_live(seen.judged_steps, True), holding)
-        document.update(headline.headline(account), verdicts=[verdict.plain for verdict in seen.verdicts])
+        document.update(headline.make_headline(account), verdicts=[verdict.plain for verdict in seen.verdicts])
     is_by_tables = document["judged"]["by"] == judged.TABLES
     if sighting is not None:
         whole = {"run": run_id, "path": str(run), **_seen_now(run_id, sighting), **seen._asdict()}
@@ -238,8 +238,8 @@ def _judge_once(run: Path, run_id: str, json: bool) -> None:
         until = "" if seen.last_step is None else f", up to step {seen.last_step}"
         by = "as judged while it ran" if seen.steps is None else f"{seen.steps} steps judged now"
         how = "judged from the run's own tables" if is_by_tables else f"{by}{until}, {hosts}"
-        for part in (*headline.lines(document["matters"]), *by_devices, how):
-            _show.console().print(part)
+        for part in (*headline.render_headline(document["matters"]), *by_devices, how):
+            _show.open_console().print(part)
     if document["headline"]["blames"]:
         raise typer.Exit(FOUND_WRONG)
 
@@ -269,9 +269,9 @@ def _change_settings(run: Path, run_id: str, texts: list[str], json: bool) -> No
     from ..judging import watching
 
     try:
-        values = watching.checked(texts)
+        values = watching.check_settings(texts)
     except MstxkitError as exc:
-        _show.stop(str(exc), WRONG_USE)
+        _show.stop_command(str(exc), WRONG_USE)
     done = watching.change(run, run_id, values)
     judges = {True: "the judge judges by them", False: "the judge has not taken them yet", None: "nobody judges it now"}
     if json:

@@ -92,7 +92,7 @@ class Agent:
         except FileNotFoundError:
             pass  # somebody has removed the run folder: the sealer puts it back
         except Exception as exc:
-            faults.note("cluster.agent", exc)
+            faults.note_fault("cluster.agent", exc)
         finally:
             self._working.release()
 
@@ -109,7 +109,7 @@ class Agent:
         except FileNotFoundError:
             pass
         except Exception as exc:
-            faults.note("cluster.agent", exc)
+            faults.note_fault("cluster.agent", exc)
         finally:
             self._log.close()
             self._working.release()
@@ -139,13 +139,13 @@ class Agent:
             self._unannounced_bytes = 0
             self._gathering.announce_all()
         about = {
-            "run": self._run_id, "host": identity.host(), "place": layout.name_of_host(self._folder, ""),
+            "run": self._run_id, "host": identity.name_host(), "place": layout.name_of_host(self._folder, ""),
             "boot": identity.boot_id(), "sender": self._sender, "number": self._number - 1,
             "clock": self._read_clock(), "clocks": [] if self._link is None else self._link.take_stamps(),
             "is_off": self._log.ahead_ns[0] != 0, "settings": self._settings, "goodbye": is_goodbye,
             "dropped": self._log.dropped,
         }  # fmt: skip
-        return batches.encode({**about, **head}, sections)
+        return batches.encode_batch({**about, **head}, sections)
 
     def _look_for_answers(self) -> None:
         """What comes back: by Ray, else through the run."""
@@ -156,7 +156,7 @@ class Agent:
             if answer.asks and (self._figures is None or answer.asks != self._figures.asks):
                 from ..store import collectives
 
-                collectives.ask(self._folder)
+                collectives.ask_rings(self._folder)
             self._figures = answer
             documents.replace_file(self._folder / layout.FIGURES_HERE, answer.as_json(self._run_id))
         if answer is not None:
@@ -174,7 +174,7 @@ class Agent:
             try:
                 self._settings = max(self._settings, settings_file.read_settings(self._run, self._run_id).version)
             except MstxkitError as exc:
-                faults.note("cluster.settings", exc)
+                faults.note_fault("cluster.settings", exc)
         return settings_file.read_figures(figures, self._run_id) if are_new[1] else None
 
     def _is_new(self, file: Path) -> bool:

@@ -83,7 +83,7 @@ class BatchLog:
             if abs(ahead_ns) > 2 * self._said_ns:  # a clock that nobody puts right drifts for weeks
                 self._said_ns = abs(ahead_ns)
                 off = f"{-ahead_ns / 1e9:+.3f} s off that of the run folder's disk: its times are put right by that"
-                faults.say_once(f"the wall clock of {identity.host()} is {off}")
+                faults.say_once(f"the wall clock of {identity.name_host()} is {off}")
         else:
             self.ahead_ns = self.ahead_ns[0], off_ns + half_ns
         return half_ns > ALIKE_NS

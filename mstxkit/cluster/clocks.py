@@ -31,13 +31,13 @@ class Stamps(NamedTuple):
     back_ns: int
 
 
-def answer() -> dict[str, Any]:
+def answer_exchange() -> dict[str, Any]:
     """What the judge's process sends back, made as the question arrives."""
     now_ns = time.monotonic_ns()
     return {BOOT: identity.boot_id(), REACHED: now_ns, ANSWERED: now_ns}
 
 
-def stamps(sent_ns: int, answered: object, back_ns: int) -> Stamps | None:
+def read_stamps(sent_ns: int, answered: object, back_ns: int) -> Stamps | None:
     """The exchange, or None where the answer is none."""
     if not isinstance(answered, Mapping):
         return None
@@ -65,7 +65,7 @@ class Exchanges:
         exchanged: list[Stamps] = []
         for _ in range(BURST):
             sent_ns = time.monotonic_ns()
-            got = stamps(sent_ns, ask(), time.monotonic_ns())
+            got = read_stamps(sent_ns, ask(), time.monotonic_ns())
             if got is None:
                 break
             exchanged.append(got)

@@ -42,7 +42,7 @@ class Gathering:
     """
 
     def __init__(self, folder: Path) -> None:
-        self._folder, self._listed, self._host = folder, ListedFolder(folder), identity.host()
+        self._folder, self._listed, self._host = folder, ListedFolder(folder), identity.name_host()
         self._rings: dict[str, _Ring] = {}
         self._seen: tuple[frozenset[str], list[str]] = frozenset(), []
         self._next_number = 0

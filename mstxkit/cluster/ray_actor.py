@@ -49,7 +49,7 @@ class JobController:
 
     def clock(self) -> dict[str, Any]:
         """What its clock says: half of an exchange (`clocks.py`)."""
-        return clocks.answer()
+        return clocks.answer_exchange()
 
     def _work(self) -> None:
         desk_of = import_module("mstxkit.judging.desk")
@@ -73,7 +73,7 @@ class JobController:
                 if silent_s > self._silence_s or (has_ended and silent_s > self._goodbye_s):
                     desk.judge(time.time(), at_once=True)
                     desk.close()
-                    _end()
+                    _end_actor()
             except Exception:  # one bad batch, or a disk, is no end of judging
                 time.sleep(1.0)
             time.sleep(_LOOKS_EVERY_S)
@@ -87,7 +87,7 @@ class JobController:
                 desk.controller.take(batch, now_s)
 
 
-def _end() -> None:
+def _end_actor() -> None:
     """End this actor for good: Ray would start one again that just exits."""
     ray: Any = import_module("ray")
     ray.kill(ray.get_runtime_context().current_actor, no_restart=True)

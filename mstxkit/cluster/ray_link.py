@@ -45,7 +45,7 @@ _is_over = threading.Event()
 
 
 @contextmanager
-def quiet() -> Iterator[None]:
+def keep_quiet() -> Iterator[None]:
     """Nothing of Ray's is called from here while Ray is shut down; waits for the call that is under way."""
     _ending.set()
     is_quiet = _calling.acquire(timeout=_ENDS_WITHIN_S)
@@ -57,12 +57,12 @@ def quiet() -> Iterator[None]:
             _calling.release()
 
 
-def end() -> None:
+def end_link() -> None:
     """Call nothing of Ray's any more. To be called at the end of the interpreter, before Ray's own handler: who becomes
     this host's agent as the others end would begin to call Ray while it is shut down.
     """
     _is_over.set()  # also for a call under way that is not waited for any longer: no other follows it
-    with quiet():
+    with keep_quiet():
         pass
 
 
@@ -117,7 +117,7 @@ class RayLink:
         if self._waiting and self._call is not None:
             time.sleep(_LEAVES_WITHIN_S)
         self._take_turn()
-        with quiet():
+        with keep_quiet():
             self._is_left = True
 
     def _take_turn(self) -> None:
@@ -133,7 +133,7 @@ class RayLink:
             elif self._actor is not None:  # Ray was shut down here; another one may be started
                 self._actor = self._call = None
         except Exception as exc:
-            faults.note("cluster.ray", exc)
+            faults.note_fault("cluster.ray", exc)
             self._begin_anew()
         finally:
             _calling.release()

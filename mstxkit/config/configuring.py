@@ -50,14 +50,14 @@ def configure(
         >>> config.enabled
         True
     """
-    return understand(source, flavour, total_steps=total_steps, world_size=world_size).read.config
+    return understand_source(source, flavour, total_steps=total_steps, world_size=world_size).read.config
 
 
-def understand(
+def understand_source(
     source: Any, flavour: str | None = None, *, total_steps: int | None = None, world_size: int | None = None
 ) -> Understood:
     """The same, with the place of each field, notes and warnings."""
-    opened = sources.read(source)
+    opened = sources.read_source(source)
     adapter, note = _choose_adapter(opened, flavour)
     read = adapter.read(opened)
     if adapter.FLAVOUR != OWN and own.is_manner_alone(opened):
@@ -70,13 +70,13 @@ def understand(
         with contextlib.suppress(ConfigError):  # its framework says what is wrong with it
             owners += [name] if name != OWN and other.detect(opened) and other.read(opened).config.enabled else []
     read.config._own_of = tuple(owners)
-    checked = validate.check(read.config, read.places, opened.name, total_steps, world_size)
+    checked = validate.check_config(read.config, read.places, opened.name, total_steps, world_size)
     if checked.problems:
         raise ConfigError.of(checked.problems)
     return Understood(adapter.FLAVOUR, opened, read._replace(notes=(*note, *read.notes)), checked.warnings)
 
 
-def write(config: Config, flavour: str) -> Written:
+def write_flavour(config: Config, flavour: str) -> Written:
     """A configuration in one flavour: its text, and what that cannot say. Raises: ConfigError for an unknown one."""
     return _find_adapter(flavour).write(config)
 

@@ -15,11 +15,11 @@ DEEPEST, MOST_VALUES = 60, 50_000
 _TAG = "tag:yaml.org,2002:"
 
 
-def yaml(text: str, name: str) -> tuple[dict[str, Any], dict[Path, int]]:
+def read_yaml(text: str, name: str) -> tuple[dict[str, Any], dict[Path, int]]:
     """Values and lines of a YAML document whose top is a mapping.
     Raises: ConfigError: it is no YAML, its top is no mapping, a key is given twice, a tag is used, it is too large.
     """
-    root = composed(text, name)
+    root = compose_yaml(text, name)
     if root is None:
         return {}, {}
     walk = _NodeWalk(name)
@@ -27,7 +27,7 @@ def yaml(text: str, name: str) -> tuple[dict[str, Any], dict[Path, int]]:
     return _check_mapping(values, name), walk.lines
 
 
-def json(text: str, name: str, first_line: int = 1) -> tuple[dict[str, Any], dict[Path, int]]:
+def read_json(text: str, name: str, first_line: int = 1) -> tuple[dict[str, Any], dict[Path, int]]:
     """Values and lines of a JSON document whose top is an object.
     Raises: ConfigError where it is no JSON, its top is no object, or a key is given twice.
     """
@@ -40,16 +40,16 @@ def json(text: str, name: str, first_line: int = 1) -> tuple[dict[str, Any], dic
     # JSON is YAML where its tabs, which are outside its texts, are blanks: that is where lines are from.
     walk = _NodeWalk(name, first_line)
     try:
-        walk.value(composed(text.replace("\t", " "), name), ())
+        walk.value(compose_yaml(text.replace("\t", " "), name), ())
     except ConfigError:  # a text that YAML reads otherwise: values are known all the same
         walk.lines.clear()
     return _check_mapping(values, name), walk.lines
 
 
-def scalar(text: str) -> Any:
+def read_scalar(text: str) -> Any:
     """A value as YAML reads it in one line (`[0, 1]`, `null`, `True`); the text itself where it is no YAML."""
     try:
-        root = composed(text, "")
+        root = compose_yaml(text, "")
         return text if root is None and text else None if root is None else _NodeWalk("").value(root, ())
     except ConfigError:
         return text
@@ -124,7 +124,7 @@ class _NodeWalk:
         return ConfigError(f"{self.name}:{self.line(node)}: {problem}")
 
 
-def composed(text: str, name: str) -> Any:
+def compose_yaml(text: str, name: str) -> Any:
     """The root node of a YAML document; None of an empty one. Raises: ConfigError: it is no YAML."""
     import yaml as pyyaml
 

@@ -11,8 +11,8 @@ import re
 from typing import Any, Iterable, Mapping, Sequence
 
 from ..errors import ConfigError, Problem
-from .documents import scalar
-from .shell import certain, unknown
+from .documents import read_scalar
+from .shell import list_unknown, require_text
 from .sources import Path, Source
 
 _OVERRIDE = re.compile(r"(?:\+{0,2})([A-Za-z_][\w-]*(?:\.[\w-]+)*)=(.*)", re.DOTALL)
@@ -32,15 +32,15 @@ def from_overrides(source: Source, roots: Iterable[str]) -> Source:
         match = _OVERRIDE.fullmatch(word.text)
         path = match[1].split(".") if match else [""]
         if match and path[0] in wanted:
-            problems += unknown(word, source.name)
-            put(values, path, scalar(match[2]))
+            problems += list_unknown(word, source.name)
+            put_value(values, path, read_scalar(match[2]))
             lines.update({} if word.line is None else {tuple(path): word.line})
     if problems:
         raise ConfigError.of(problems)
     return Source(source.name, values, lines, source.words, source.variables)
 
 
-def put(values: dict[str, Any], path: Sequence[str], value: Any) -> None:
+def put_value(values: dict[str, Any], path: Sequence[str], value: Any) -> None:
     """Put a value under these keys; what is no mapping on the way to it is replaced by one."""
     for name in path[:-1]:
         below = values.setdefault(name, {})
@@ -48,7 +48,7 @@ def put(values: dict[str, Any], path: Sequence[str], value: Any) -> None:
     values[path[-1]] = value
 
 
-def resolved(source: Source, sections: Iterable[tuple[str, ...]]) -> Source:
+def resolve_source(source: Source, sections: Iterable[tuple[str, ...]]) -> Source:
     """The same source with these sections alone, and every interpolation in them replaced by what it stands for.
     Raises: ConfigError where one points to nothing, to itself, or uses a resolver that is not known here.
     """
@@ -59,7 +59,7 @@ def resolved(source: Source, sections: Iterable[tuple[str, ...]]) -> Source:
         if content is None:
             continue
         try:
-            put(values, section, _Resolving(source).value(content, section))
+            put_value(values, section, _Resolving(source).value(content, section))
         except _Unresolved as exc:
             path, value, why = exc.args
             problems.append(Problem(*source.place(*path), value, why))
@@ -115,7 +115,7 @@ class _Resolving:
         default: Any = _MISSING
         if len(arguments) > 1:  # it may be an interpolation itself
             word = arguments[1].strip()
-            default = self.text(word, path) if "${" in word else scalar(word)
+            default = self.text(word, path) if "${" in word else read_scalar(word)
         if name.strip() == "oc.select":
             target = self.selected(arguments[0], path)
             return (None if default is _MISSING else default) if target is _MISSING else target
@@ -142,7 +142,7 @@ class _Resolving:
     def variable(self, name: str, default: Any, path: Path, text: str) -> Any:
         """An environment variable: of the script that holds the command, else of this process."""
         held = self.source.variables.get(name)
-        value = os.environ.get(name) if held is None else certain(held, self.source.name)
+        value = os.environ.get(name) if held is None else require_text(held, self.source.name)
         if value is None and default is _MISSING:
             raise _Unresolved(path, text, f"the environment variable {name} is not set, and there is no default")
         return (None if default is None else str(default)) if value is None else value

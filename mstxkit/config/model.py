@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Optional, Union
 
 from ..errors import ConfigError
 from ..store import limits as session_limits
-from ..store.options import CONFIG, FLAG, NUMBER, Option, settable
+from ..store.options import CONFIG, FLAG, NUMBER, Option, list_settable
 
 try:
     from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, create_model
@@ -143,7 +143,7 @@ if TYPE_CHECKING:
         def __getattr__(self, name: str) -> Any: ...
 
 else:
-    _limits, _options = session_limits.by_name(), settable(CONFIG)
+    _limits, _options = session_limits.by_name(), list_settable(CONFIG)
     _within = {
         name: Field(ge=1, le=limit.most, strict=True) if limit.kind is int else Field(gt=0, lt=limit.most)
         for name, limit in _limits.items()
@@ -199,6 +199,6 @@ class Config(_Depth):
         return isinstance(other, Config) and self.__dict__ == other.__dict__
 
 
-def schema() -> dict[str, Any]:
+def make_schema() -> dict[str, Any]:
     """The JSON schema of a configuration, as a plain dict."""
     return Config.model_json_schema()

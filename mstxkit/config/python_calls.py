@@ -46,7 +46,7 @@ class NotKnown(NamedTuple):
     why: str
 
 
-def calls(text: str, name: str, chosen: Iterable[BranchChoice] = ()) -> tuple[dict[str, Any], dict[Path, int]]:
+def find_calls(text: str, name: str, chosen: Iterable[BranchChoice] = ()) -> tuple[dict[str, Any], dict[Path, int]]:
     """The one call of a profiler, `{"torch_npu.profiler.profile": {argument: value}}`, with the line of each argument;
     empty where there is none.
     Raises: ConfigError where the file is no Python, or holds several calls and none, or more, of them are chosen.

@@ -2,8 +2,8 @@
 
 Quotes, comments, continued lines, conditions and variables are understood, as far as launch scripts use them. Variables
 that the script does not set are this environment's. What a command would yield (`$(...)`) stays as it is written. A
-word of which something is not known is in doubt and says why: whoever takes a meaning from it asks `certain` or
-`unknown` first.
+word of which something is not known is in doubt and says why: whoever takes a meaning from it asks `require_text` or
+`list_unknown` first.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import re
 from typing import Iterable, Mapping, NamedTuple
 
 from ..errors import ConfigError, Problem
-from .shell_commands import BranchChoice, Command, Doubt, Fork, Token, commands, plain, settle, tokens
+from .shell_commands import BranchChoice, Command, Doubt, Fork, Token, list_commands, plain, settle_forks, tokens
 
 # Stands between the words of two commands.
 END = ";"
@@ -35,15 +35,15 @@ class Word(NamedTuple):
     doubts: tuple[Doubt | Fork, ...] = ()
 
 
-def split(
+def split_commands(
     text: str, chosen: Iterable[BranchChoice] = (), environment: Mapping[str, str] | None = None, line: int = 1
 ) -> tuple[list[Word], dict[str, Word]]:
     """Words of all commands, in order, `END` between two, and the variables that are assigned before or with them.
     Raises: ConfigError where a chosen line is in no branch.
     """
     forks: list[Fork] = []
-    all_commands = commands(tokens(text, line), forks)
-    settle(forks, chosen)
+    all_commands = list_commands(tokens(text, line), forks)
+    settle_forks(forks, chosen)
     reading = _Script(os.environ if environment is None else environment)
     for command in all_commands:
         if all(arm.is_chosen is not False for arm in command.arms):
@@ -51,16 +51,16 @@ def split(
     return reading.words, reading.variables
 
 
-def unknown(word: Word, name: str) -> list[Problem]:
+def list_unknown(word: Word, name: str) -> list[Problem]:
     """All that is not known of a word of this source."""
     doubts = [doubt.doubt if isinstance(doubt, Fork) else doubt for doubt in word.doubts]
     return [Problem(name, doubt.line, doubt.key, None, doubt.why) for doubt in doubts]
 
 
-def certain(word: Word, name: str) -> str:
+def require_text(word: Word, name: str) -> str:
     """A word's text. Raises: ConfigError with all that is not known of it."""
     if word.doubts:
-        raise ConfigError.of(unknown(word, name))
+        raise ConfigError.of(list_unknown(word, name))
     return word.text
 
 

@@ -116,7 +116,7 @@ class BranchChoice(NamedTuple):
     is_taken: bool
 
 
-def choices(texts: Iterable[Any]) -> tuple[BranchChoice, ...]:
+def read_choices(texts: Iterable[Any]) -> tuple[BranchChoice, ...]:
     """Choices as they are spelled on a command line. Raises: ConfigError where one is no line."""
     taken = []
     for text in texts:
@@ -193,7 +193,7 @@ class Fork:
             self.within.fork.choose(self.within, True)
 
 
-def settle(forks: list[Fork], chosen: Iterable[BranchChoice]) -> None:
+def settle_forks(forks: list[Fork], chosen: Iterable[BranchChoice]) -> None:
     """Apply what a user chose. Raises: ConfigError where no branch holds a line."""
     arms = [arm for fork in forks for arm in fork.arms]
     for line, is_taken in chosen:
@@ -221,7 +221,7 @@ class _Frame:
         self.pattern: list[str] = []
 
 
-def commands(tokens: list[Token], forks: list[Fork]) -> list[Command]:
+def list_commands(tokens: list[Token], forks: list[Fork]) -> list[Command]:
     """All commands in order; `forks` gets every condition."""
     reading = _Commands(forks)
     for token in tokens:

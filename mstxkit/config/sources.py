@@ -15,7 +15,7 @@ from ..store.documents import text_of
 from . import documents, python_calls, shell
 from .documents import Path
 from .shell import Word
-from .shell_commands import BranchChoice, choices
+from .shell_commands import BranchChoice, read_choices
 
 LARGEST_BYTES = 1 << 20
 YAML_SUFFIXES, JSON_SUFFIXES, SHELL_SUFFIXES = (".yaml", ".yml"), (".json",), (".sh", ".bash", ".env")
@@ -25,7 +25,7 @@ DYNAMIC_FILE = "profiler_config.json"
 ARGUMENTS, ENVIRONMENT, MAPPING = "<arguments>", "<environment>", "<mapping>"
 
 __all__ = ["Path", "SourcePlace", "Source", "Word",
-           "from_json", "from_mapping", "from_python", "from_shell", "from_yaml", "read"]  # fmt: skip
+           "from_json", "from_mapping", "from_python", "from_shell", "from_yaml", "read_source"]  # fmt: skip
 
 
 class SourcePlace(NamedTuple):
@@ -59,7 +59,7 @@ class Source:
         return SourcePlace(self.name, line, ".".join(str(key) for key in path))
 
 
-def read(origin: Any, branches: Iterable[Any] = ()) -> Source:
+def read_source(origin: Any, branches: Iterable[Any] = ()) -> Source:
     """Whatever a user configures with, as a source: a path (YAML, JSON, shell or Python; a folder that holds a
     `profiler_config.json`), a list of arguments, `os.environ`, a mapping (OmegaConf's too), or an object whose
     attributes are a framework's options. Raises: ConfigError where it is none of these, or cannot be read.
@@ -68,7 +68,7 @@ def read(origin: Any, branches: Iterable[Any] = ()) -> Source:
     if isinstance(origin, Source):
         return origin
     if isinstance(origin, (str, os.PathLike)):
-        return _from_file(os.fspath(origin), choices(branches))
+        return _from_file(os.fspath(origin), read_choices(branches))
     if origin is os.environ:
         return Source(ENVIRONMENT, variables={key: Word(value) for key, value in os.environ.items()})
     if isinstance(origin, Mapping) or hasattr(origin, "items"):
@@ -83,23 +83,23 @@ def read(origin: Any, branches: Iterable[Any] = ()) -> Source:
 
 def from_yaml(text: str, name: str) -> Source:
     """A YAML document. Nothing is constructed but plain values."""
-    return Source(name, *documents.yaml(text, name))
+    return Source(name, *documents.read_yaml(text, name))
 
 
 def from_json(text: str, name: str, first_line: int = 1) -> Source:
     """A JSON document that begins in this line of its file."""
-    return Source(name, *documents.json(text, name, first_line))
+    return Source(name, *documents.read_json(text, name, first_line))
 
 
 def from_shell(text: str, name: str, chosen: Iterable[BranchChoice] = ()) -> Source:
     """A shell script: the words of its commands, and what it assigns; in the branches that are chosen."""
-    words, variables = shell.split(text, chosen)
+    words, variables = shell.split_commands(text, chosen)
     return Source(name, words=tuple(words), variables=variables)
 
 
 def from_python(text: str, name: str, chosen: Iterable[BranchChoice] = ()) -> Source:
     """A Python file: the one call of a profiler in it, or the one that is chosen by a line of it."""
-    return Source(name, *python_calls.calls(text, name, chosen))
+    return Source(name, *python_calls.find_calls(text, name, chosen))
 
 
 def from_mapping(mapping: Any, name: str = MAPPING) -> Source:

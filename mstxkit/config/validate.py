@@ -17,7 +17,7 @@ from .. import stages
 from ..errors import ConfigError, Problem
 from ..profiling.schedule import Schedule
 from ..store.limits import CANN_LEAST_BYTES
-from ..store.options import CONFIG, METRIC_LEVELS, settable
+from ..store.options import CONFIG, METRIC_LEVELS, list_settable
 from .model import Config, Window
 from .sources import SourcePlace
 
@@ -34,7 +34,7 @@ class Findings(NamedTuple):
     warnings: tuple[str, ...]
 
 
-def check(
+def check_config(
     config: Config, places: Mapping[str, SourcePlace] | None = None, name: str = "<configuration>",
     total_steps: int | None = None, world_size: int | None = None,
 ) -> Findings:  # fmt: skip
@@ -42,7 +42,12 @@ def check(
 
     `places` are where fields were given; `name` stands for the source of a field that has none.
     """
-    wrong = [*_window(config.window, total_steps), *_scope(config, world_size), *_depth(config), *_sampling(config)]
+    wrong = [
+        *_check_window(config.window, total_steps),
+        *_check_scope(config, world_size),
+        *_check_depth(config),
+        *_check_sampling(config),
+    ]
     try:
         if config.light is not None:
             Schedule.parse(config.light)
@@ -72,7 +77,7 @@ def expected_bytes(config: Config) -> int | None:
     return (megabytes << 20) * (window.steps * window.repeat + len(window.more_steps))
 
 
-def _window(window: Window, total_steps: int | None) -> Iterator[tuple[str, str]]:
+def _check_window(window: Window, total_steps: int | None) -> Iterator[tuple[str, str]]:
     if window.skip_first < 0:
         before = f"{window.wait} steps of wait and {window.warmup} of warmup"
         earliest = 1 + window.wait + window.warmup
@@ -94,7 +99,7 @@ def _window(window: Window, total_steps: int | None) -> Iterator[tuple[str, str]
         yield "window.more_steps", f"steps that never come: the run has {total_steps}"
 
 
-def _scope(config: Config, world_size: int | None) -> Iterator[tuple[str, str]]:
+def _check_scope(config: Config, world_size: int | None) -> Iterator[tuple[str, str]]:
     for field in ("ranks", "replicas"):
         chosen = getattr(config, field)
         if isinstance(chosen, tuple) and len(set(chosen)) < len(chosen):
@@ -109,12 +114,12 @@ def _scope(config: Config, world_size: int | None) -> Iterator[tuple[str, str]]:
         yield "stages", "all stands alone: it is one recording of the whole step, not a stage"
 
 
-def _depth(config: Config) -> Iterator[tuple[str, str]]:
+def _check_depth(config: Config) -> Iterator[tuple[str, str]]:
     if config.level == "none" and not config.mstx:
         yield "mstx", "level none records mstx ranges and nothing else: it needs mstx: true"
     if config.aic_metrics != "none" and config.level not in METRIC_LEVELS:
         yield "aic_metrics", f"AI Core metrics are recorded at level1 and level2, not at {config.level}"
-    for option in (option for option in settable(CONFIG) if option.needs_cpu and "cpu" not in config.activities):
+    for option in (option for option in list_settable(CONFIG) if option.needs_cpu and "cpu" not in config.activities):
         if getattr(config, option.name) != option.default:
             yield option.name, "needs the activity cpu, which is off"
     if config.op_attr and config.export == "text":
@@ -126,7 +131,7 @@ def _depth(config: Config) -> Iterator[tuple[str, str]]:
             yield field, "needs mstx: true"
 
 
-def _sampling(config: Config) -> Iterator[tuple[str, str]]:
+def _check_sampling(config: Config) -> Iterator[tuple[str, str]]:
     if config.sampling is None:
         return
     if config.stages == "all":

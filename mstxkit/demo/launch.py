@@ -23,7 +23,7 @@ from mstxkit.store.incidents import Incident
 from mstxkit.store.verdicts import Verdict
 
 POLL_S = 0.05
-# A collective that waits for a dead rank gives up after 30 s at the latest (`loop.join`); then the process has to end.
+# A collective that waits for a dead rank gives up after 30 s at the latest (`loop.join_ranks`); then the process ends.
 SURVIVORS_END_WITHIN_S = 60.0
 KILL_AFTER_RATIO = 0.6
 # A step takes less than a second here: who waits for a rank that hangs is not to wait for half a minute.
@@ -152,7 +152,7 @@ def run_ranks(plan: DemoPlan) -> DemoOutcome:
 
 def incident_of(run: Path) -> Incident | None:
     """The first incident of a run, once it has come to something."""
-    return next(iter(incidents.read(run, run_file.id_of(run) or "")), None)
+    return next(iter(incidents.read_incidents(run, run_file.id_of(run) or "")), None)
 
 
 def start_rank(plan: DemoPlan, rank: int, meeting_place: str) -> subprocess.Popen[bytes]:
@@ -160,22 +160,22 @@ def start_rank(plan: DemoPlan, rank: int, meeting_place: str) -> subprocess.Pope
     rendezvous = f"file://{meeting_place}/store?rank={rank}&world_size={plan.ranks}"
     command = [sys.executable, "-m", "mstxkit.demo.rank", "--rendezvous", rendezvous]
     command += ["--steps", str(plan.steps), "--seed", str(plan.seed), "--every", str(plan.every)]
-    command += ["--curve", str(plan.run / CURVE), *slowness(plan, rank)]
+    command += ["--curve", str(plan.run / CURVE), *slow_option(plan, rank)]
     command += [] if plan.kill_rank is None else ["--may-lose-peers"]
     command += ["--die-at", str(plan.fatal_step)] if rank == plan.kill_rank else []
     command += ["--hang-at", str(plan.fatal_step)] if rank == plan.hang_rank else []
     if plan.every:
-        return subprocess.Popen(command, env=environment(plan, rank))
+        return subprocess.Popen(command, env=make_environment(plan, rank))
     with open(plan.run / LOG, "ab") as log:
-        return subprocess.Popen(command, env=environment(plan, rank), stdout=log, stderr=log)
+        return subprocess.Popen(command, env=make_environment(plan, rank), stdout=log, stderr=log)
 
 
-def slowness(plan: DemoPlan, rank: int) -> list[str]:
+def slow_option(plan: DemoPlan, rank: int) -> list[str]:
     """The option of a rank that is to be slow."""
     return ["--slow-behind-barrier" if plan.hidden else "--slow"] if rank == plan.slow_rank else []
 
 
-def environment(plan: DemoPlan, rank: int) -> dict[str, str]:
+def make_environment(plan: DemoPlan, rank: int) -> dict[str, str]:
     """The environment of a rank: what torchrun would set, one thread each, and where to record."""
     paths = [apart.ROOT, *filter(None, [os.environ.get("PYTHONPATH")])]
     return {
@@ -243,7 +243,7 @@ def read_escalated(run: Path) -> Escalated:
     """What became of it. Call it when the ranks have ended. Raises: ReadError where the run cannot be read."""
     verdict = _find_acted(run)
     if verdict is None or verdict.stage is None:
-        reasons = [each.no_request for each in verdicts.read(run) if each.no_request]
+        reasons = [each.no_request for each in verdicts.read_verdicts(run) if each.no_request]
         return Escalated(reason=reasons[-1] if reasons else _NO_VERDICT)
     rows = [row for row in open_run(run).escalations().to_dicts() if row["request"] == verdict.request]
     rows.sort(key=lambda row: (row["rank"] != verdict.rank, row["rank"]))
@@ -261,5 +261,5 @@ def _find_acted(run: Path) -> Verdict | None:
 
     On a laptop that has other things to do everybody is slow now and then, or one rank is, and the judge says so.
     """
-    asked = (verdict for verdict in verdicts.read(run) if verdict.request)
+    asked = (verdict for verdict in verdicts.read_verdicts(run) if verdict.request)
     return max(asked, key=lambda of: (of.rank is not None, not of.withdrawn, of.impact_ratio), default=None)

@@ -22,7 +22,7 @@ from typing import Callable, Sequence
 
 import torch
 import torch.distributed as dist
-import torch.distributed.nn  # before init_process_group: see `leave`
+import torch.distributed.nn  # before init_process_group: see `leave_ranks`
 from torch import Tensor
 
 from mstxkit import capture, mark, mstx_range, mstx_timer, stage, step
@@ -194,7 +194,7 @@ class Trainer:
         return StepResult(number, reward, kl)
 
 
-def join(rendezvous: str) -> None:
+def join_ranks(rendezvous: str) -> None:
     """Meet the other ranks: `env://` under torchrun, else any address that torch.distributed takes.
 
     A collective whose peer is gone fails at once when the connection breaks, and after the timeout at the latest.
@@ -203,7 +203,7 @@ def join(rendezvous: str) -> None:
     dist.init_process_group("gloo", init_method=rendezvous, timeout=timedelta(seconds=30))
 
 
-def leave() -> None:
+def leave_ranks() -> None:
     """Part with the other ranks, dead ones included, so that gloo's threads end here and not with the interpreter.
 
     Threads that outlive it can abort the process. The group is only gone when nobody refers to it: the default
@@ -212,7 +212,7 @@ def leave() -> None:
     dist.destroy_process_group()
 
 
-def reporter(every: int, curve: Path | None) -> Callable[[StepResult], None]:
+def make_reporter(every: int, curve: Path | None) -> Callable[[StepResult], None]:
     """Rank 0 prints every so many steps, and writes each step to the file `curve` as a line of JSON."""
 
     def report(progress: StepResult) -> None:
@@ -228,7 +228,7 @@ def reporter(every: int, curve: Path | None) -> Callable[[StepResult], None]:
     return report
 
 
-def arguments() -> argparse.ArgumentParser:
+def make_parser() -> argparse.ArgumentParser:
     """The options of the loop."""
     parser = argparse.ArgumentParser(description="GRPO on the CPU under mstxkit's capture.")
     parser.add_argument("--run", help="run folder (default: $MSTXKIT_RUN)")
@@ -242,11 +242,13 @@ def arguments() -> argparse.ArgumentParser:
 
 def main() -> None:
     """One rank: record, join, train."""
-    options = arguments().parse_args()
+    options = make_parser().parse_args()
     with capture(options.run):
-        join(options.rendezvous)
-        Trainer(TrainingSettings(seed=options.seed, steps=options.steps)).train(reporter(options.every, options.curve))
-        leave()
+        join_ranks(options.rendezvous)
+        Trainer(TrainingSettings(seed=options.seed, steps=options.steps)).train(
+            make_reporter(options.every, options.curve)
+        )
+        leave_ranks()
 
 
 if __name__ == "__main__":

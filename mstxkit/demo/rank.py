@@ -16,7 +16,7 @@ import torch
 import torch.distributed as dist
 
 from mstxkit import capture, current_step
-from mstxkit.demo.loop import Trainer, TrainingSettings, arguments, join, leave, reporter
+from mstxkit.demo.loop import Trainer, TrainingSettings, join_ranks, leave_ranks, make_parser, make_reporter
 
 SLOW_TOKEN_S = 0.02
 SLOW_GRADIENT_S = 0.03
@@ -59,9 +59,9 @@ def hang_for_ever() -> None:
     lock.acquire()
 
 
-def parser() -> argparse.ArgumentParser:
+def make_rank_parser() -> argparse.ArgumentParser:
     """The loop's options, and the mishaps."""
-    options = arguments()
+    options = make_parser()
     options.add_argument("--slow", action="store_true", help="generate slowly")
     options.add_argument("--slow-behind-barrier", action="store_true", help="compute gradients slowly")
     options.add_argument("--die-at", type=int, help="die in this step")
@@ -70,10 +70,10 @@ def parser() -> argparse.ArgumentParser:
     return options
 
 
-def train(trainer: Trainer, options: argparse.Namespace) -> None:
+def train_to_end(trainer: Trainer, options: argparse.Namespace) -> None:
     """Train to the end, or to the death of another rank, which a collective reports as a RuntimeError."""
     try:
-        trainer.train(reporter(options.every, options.curve))
+        trainer.train(make_reporter(options.every, options.curve))
     except RuntimeError as lost:
         if not options.may_lose_peers:
             raise
@@ -81,14 +81,14 @@ def train(trainer: Trainer, options: argparse.Namespace) -> None:
         reason = str(lost).splitlines()[0].split("] ", 1)[-1].split(". ")[0]
         print(f"rank {dist.get_rank()}: another rank is gone in step {current_step()}: {reason}. Ending.", flush=True)
     finally:
-        leave()
+        leave_ranks()
 
 
 def main() -> None:
     """Record, join, train."""
-    options = parser().parse_args()
+    options = make_rank_parser().parse_args()
     with capture(options.run):
-        join(options.rendezvous)
+        join_ranks(options.rendezvous)
         trainer = Trainer(TrainingSettings(seed=options.seed, steps=options.steps))
         if options.slow:
             slow_down(trainer)
@@ -97,7 +97,7 @@ def main() -> None:
         for step, mishap in ((options.die_at, kill_itself), (options.hang_at, hang_for_ever)):
             if step is not None:
                 suffer_at(trainer, step, mishap)
-        train(trainer, options)
+        train_to_end(trainer, options)
 
 
 if __name__ == "__main__":

@@ -68,5 +68,5 @@ def why_twin() -> str | None:
 
 if not TYPE_CHECKING:
     engine = load(os.environ.get(VARIABLE, ""))
-    engine.set_hooks(names.describe, names.utf8, faults.note, None)
+    engine.set_hooks(names.describe_site, names.utf8, faults.note_fault, None)
     faults.on_fault = engine.count_fault

@@ -14,8 +14,8 @@ from ..store import fate, groups, messages, run_file
 from ..store.control_folder import ControlFolder
 from ..store.documents import Unusable
 from ..store.fate import Asked, Fates, Progress
-from ..store.request import SUSPECT_AND_PEER, Known, Request, checked
-from ..store.session_file import sessions
+from ..store.request import SUSPECT_AND_PEER, Known, Request, check_request
+from ..store.session_file import read_sessions
 from .meaning import ranks_meant
 
 _FEW = 10
@@ -32,15 +32,15 @@ def control_of(run: Path) -> ControlFolder:
 
 def fates_of(control: ControlFolder) -> Fates:
     """Who says how the requests of a run stand now."""
-    return Fates(fate.heard(control), lambda: sessions(control.path.parent, control.run_id))
+    return Fates(fate.read_heard(control), lambda: read_sessions(control.path.parent, control.run_id))
 
 
-def nameable(control: ControlFolder, also: Known | None = None) -> Known:
+def find_nameable(control: ControlFolder, also: Known | None = None) -> Known:
     """What a request to this run may name. `also`: what the caller knows of the run by itself, as one of its processes.
     Raises ConfigError: nobody has said anything yet, or nobody is left, and the caller is no process of the run.
     """
     unusable: list[Unusable] = []
-    heard = fate.heard(control, unusable=unusable)
+    heard = fate.read_heard(control, unusable=unusable)
     if also is None:
         run = control.path.parent
         if unusable and not heard:
@@ -55,52 +55,52 @@ def nameable(control: ControlFolder, also: Known | None = None) -> Known:
         also = Known((), (), ())
     stages = {stage for process in heard for stage in process.standing.stages} | set(also.stages)
     ranks = range(max(fate.world_size(heard), *(rank + 1 for rank in also.ranks), 0))
-    return Known(sorted(stages), ranks, presets.names())
+    return Known(sorted(stages), ranks, presets.list_presets())
 
 
-def whom(run: Path, fields: Mapping[str, Any], source: str = "request") -> tuple[int, ...]:
+def find_ranks(run: Path, fields: Mapping[str, Any], source: str = "request") -> tuple[int, ...]:
     """Whom the groups of a request mean (`dp:3`), by what the run's processes have said of themselves; else nobody.
     Raises ConfigError: that is not known, and why; or `run` is no run.
     """
     words, stages = fields.get("ranks"), fields.get("stages")
     if not groups.are_groups(words) or not isinstance(stages, (list, tuple)):
         return ()
-    return ranks_meant(str(words), fate.heard(control_of(run)), [str(stage) for stage in stages], source)
+    return ranks_meant(str(words), fate.read_heard(control_of(run)), [str(stage) for stage in stages], source)
 
 
-def ask(
+def ask_ranks(
     run: Path, fields: Mapping[str, Any], suspects: Collection[int] = (), also: Known | None = None,
     source: str = "request",
 ) -> Request:  # fmt: skip
     """Check a request and leave it for all ranks of a run. The same id twice is one request.
     `fields`: of a request, as docs/internals/control.md has them. `suspects`: the ranks that words like "suspect+peer"
-    stand for. `also`: as in `nameable`. `source`: what messages call the request. Raises ConfigError: it is wrong, or
-    nobody listens; with what is allowed; MstxkitError: it cannot be written into the control folder.
+    stand for. `also`: as in `find_nameable`. `source`: what messages call the request. Raises ConfigError: it is wrong,
+    or nobody listens; with what is allowed; MstxkitError: it cannot be written into the control folder.
 
     *Cost*: reads what each rank said last, a small file each, unless `also` says enough; writes one file, under a lock
     that may take 10 s.
     """
     control = control_of(run)
-    request = check(control, fields, suspects, also, source)
+    request = check_for_ranks(control, fields, suspects, also, source)
     control.send(messages.of_request(request, suspects))
     return request
 
 
-def check(
+def check_for_ranks(
     control: ControlFolder, fields: Mapping[str, Any], suspects: Collection[int] = (), also: Known | None = None,
     source: str = "request",
 ) -> Request:  # fmt: skip
-    """As `ask`, without leaving it."""
+    """As `ask_ranks`, without leaving it."""
     if also is not None and not suspects:
         try:
-            return _checked(fields, Known(also.stages, also.ranks, presets.names()), suspects, source)
+            return _check_fields(fields, Known(also.stages, also.ranks, presets.list_presets()), suspects, source)
         except ConfigError:
             pass  # other ranks may know better; and what they know belongs into the message
-    return _checked(fields, nameable(control, also), suspects, source)
+    return _check_fields(fields, find_nameable(control, also), suspects, source)
 
 
-def _checked(fields: Mapping[str, Any], may_name: Known, suspects: Collection[int], source: str) -> Request:
-    request = checked(dict(fields), may_name, source)
+def _check_fields(fields: Mapping[str, Any], may_name: Known, suspects: Collection[int], source: str) -> Request:
+    request = check_request(dict(fields), may_name, source)
     try:
         presets.made_preset(request.preset, request.options)
     except ConfigError as exc:
@@ -114,14 +114,14 @@ def _checked(fields: Mapping[str, Any], may_name: Known, suspects: Collection[in
     return request
 
 
-def absent(control: ControlFolder, request: Request, suspects: Collection[int] = ()) -> list[int]:
+def find_absent(control: ControlFolder, request: Request, suspects: Collection[int] = ()) -> list[int]:
     """The ranks asked that have entered none of its stages yet: where ranks agree, all others wait for them."""
-    heard = fate.heard(control)
+    heard = fate.read_heard(control)
     ready = {process.rank for process in heard if not set(request.stages).isdisjoint(process.keys)}
     return [rank for rank in request.ranks_in(fate.world_size(heard), suspects) if rank not in ready]
 
 
-def cancel(run: Path, id: str, reason: str = "cancelled") -> Progress:
+def cancel_request(run: Path, id: str, reason: str = "cancelled") -> Progress:
     """Say that a request is not wanted any more; a session of it is closed at its thread's next stage, step or tick.
 
     `id`: a request's, or the beginning of one that no other has. Returns: how it stood before.
@@ -129,7 +129,7 @@ def cancel(run: Path, id: str, reason: str = "cancelled") -> Progress:
     cannot be written into the control folder.
     """
     control = control_of(run)
-    asked = named(control, id)
+    asked = find_request(control, id)
     if not reason.isprintable():
         raise ConfigError(f"reason={reason!r}: printable characters are needed")
     stood = fates_of(control).progress(asked)
@@ -137,20 +137,20 @@ def cancel(run: Path, id: str, reason: str = "cancelled") -> Progress:
     return stood
 
 
-def named(control: ControlFolder, id: str) -> Asked:
-    """The request of this id, or the only one whose id begins so. Raises ConfigError as `cancel` does."""
-    every = fate.asked(control)
+def find_request(control: ControlFolder, id: str) -> Asked:
+    """The request of this id, or the only one whose id begins so. Raises ConfigError as `cancel_request` does."""
+    every = fate.read_asked(control)
     matches = [asked for asked in every if id and asked.request.id.startswith(id)]
     if len(matches) == 1:
         return matches[0]
     if matches:
-        raise ConfigError(f"several requests begin with {id}: {_listed(matches)}")
+        raise ConfigError(f"several requests begin with {id}: {_list_requests(matches)}")
     judge = fates_of(control)
     still_open = [asked for asked in every if not judge.progress(asked).has_ended]
-    open_ones = f"open are {_listed(still_open)}" if still_open else "none is open"
+    open_ones = f"open are {_list_requests(still_open)}" if still_open else "none is open"
     raise ConfigError(f"no request of this run has the id {id!r}; {open_ones}")
 
 
-def _listed(requests: Sequence[Asked]) -> str:
+def _list_requests(requests: Sequence[Asked]) -> str:
     words = [f"{asked.request.id} ({', '.join(asked.request.stages)})" for asked in requests[-_FEW:]]
     return ", ".join([*words, *([f"and {len(requests) - _FEW} older"] if len(requests) > _FEW else [])])

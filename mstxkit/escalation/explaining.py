@@ -19,7 +19,7 @@ from ..store.limits import Policy
 from ..store.request import Request
 from ..store.values import whole_number
 from ..store.whereabouts import Age, Whereabouts, by_process, of_speaker
-from .machine.agreement import agreeing, lead, needs_agreement
+from .machine.agreement import choose_agreeing, choose_lead, needs_agreement
 from .machine.moves import COOLDOWN, NS
 
 MB = 10**6
@@ -82,7 +82,7 @@ class Explanation(NamedTuple):
         return {**self._asdict(), "recorders": recorders, "pause": self.pause._asdict()}
 
 
-def explained(
+def explain_request(
     request: Request, heard: Sequence[Heard], suspects: Sequence[int] = (), *, others: Sequence[Progress] = (),
     sessions: Sequence[Mapping[str, Any]] = (), environment: Mapping[str, str] | None = None,
     policy: Policy | None = None, seen: Sequence[Whereabouts] = (),
@@ -96,7 +96,7 @@ def explained(
     policy = policy or Policy()
     ranks = request.ranks_in(world_size(heard), tuple(suspects))
     places = by_process(seen)
-    recorders = tuple(_recorder(request, rank, heard, places) for rank in ranks)
+    recorders = tuple(_find_recorder(request, rank, heard, places) for rank in ranks)
     ahead = tuple(
         other.asked.request.id for other in others if other.asked.request.id != request.id
         and any(report.rank in ranks and not report.has_ended for report in other.reports)
@@ -104,71 +104,71 @@ def explained(
     depth = presets.made_preset(request.preset, request.options)
     recorded = [session for session in sessions if session.get("state") == "recorded" and request.preset is not None]
     alike = [session for session in recorded if session.get("preset") == depth.preset.name]
-    pause, when = _pause(alike), tuple(_when(request, recorders, ahead, heard, policy))
-    total_mb, size = _size(request, recorders, alike, depth.preset)
+    pause, when = _find_pause(alike), tuple(_explain_when(request, recorders, ahead, heard, policy))
+    total_mb, size = _estimate_size(request, recorders, alike, depth.preset)
     backends = {recorder.backend for recorder in recorders} - {None}
     nears, timeout = _near_timeout(request, backends, heard, alike, pause.longest_s, environment or {}, policy)
     return Explanation(recorders, when, ahead, depth.described(), pause, total_mb, size, nears, timeout)
 
 
-def _recorder(
+def _find_recorder(
     request: Request, rank: int, heard: Sequence[Heard], places: Mapping[tuple[str, int], Whereabouts]
 ) -> Participant:
     """Of several processes of one rank, the newest that lives and runs the stage."""
     own = [process for process in heard if process.rank == rank]
     own.sort(key=lambda process: -process.acknowledgement.written_ns)
-    own.sort(key=lambda process: (process.is_alive is False, not _runs(process, request)))
+    own.sort(key=lambda process: (process.is_alive is False, not _runs_stage(process, request)))
     if not own:
         return Participant(rank, None, None, None, None, None, None, None, "nothing was heard of it yet")
     process, ack, standing = own[0], own[0].acknowledgement, own[0].standing
     where = of_speaker(ack, standing.step, places)
     return Participant(
         rank, ack.role or None, ack.host, ack.pid, process.is_alive, where.step, standing.phase, standing.backend,
-        _hindrance(process, request), where.stage, where.age,
+        _find_hindrance(process, request), where.stage, where.age,
     )  # fmt: skip
 
 
-def _runs(process: Heard, request: Request) -> bool:
+def _runs_stage(process: Heard, request: Request) -> bool:
     return not process.keys.isdisjoint(request.stages) and request.is_for(process.acknowledgement.role)
 
 
-def _hindrance(process: Heard, request: Request) -> str:
+def _find_hindrance(process: Heard, request: Request) -> str:
     if process.is_alive is False:
         return "its process has ended"
     if process.standing.backend is None:
         why = "; ".join(f"{name}: {reason}" for name, reason in process.standing.why_no_backend.items())
         return f"no profiler can record there: {why or 'it does not say why'}"
-    return "" if _runs(process, request) else f"it has not entered {' or '.join(request.stages)} yet"
+    return "" if _runs_stage(process, request) else f"it has not entered {' or '.join(request.stages)} yet"
 
 
-def _when(
+def _explain_when(
     request: Request, recorders: Sequence[Participant], ahead: Sequence[str], heard: Sequence[Heard], policy: Policy
 ) -> Iterator[str]:
     stage, steps = " or ".join(request.stages), request.steps or 1
     window = "that step" if steps == 1 else f"{steps} steps in a row"
     if needs_agreement(request, recorders):
-        yield _agreed(recorders, heard, policy)
+        yield _explain_agreement(recorders, heard, policy)
     elif request.occurrences is not None:
-        yield f"each rank by itself: its next {_times(request.occurrences, 'entry', 'entries')} of {stage}"
+        yield f"each rank by itself: its next {_count_times(request.occurrences, 'entry', 'entries')} of {stage}"
     else:
         yield f"with the next whole step, as {stage} may be over in this one: every entry of it in {window}"
     if request.sample is not None:
         per, skip, record = request.sample
         yield f"of each occurrence {record} {per} after the first {skip}; it is refused where {per} is not marked"
     if ahead:
-        yield f"after {_times(len(ahead), 'request', 'requests')} before it: {', '.join(ahead[:_FEW])}"
+        yield f"after {_count_times(len(ahead), 'request', 'requests')} before it: {', '.join(ahead[:_FEW])}"
     if ahead or any(recorder.phase == COOLDOWN for recorder in recorders):
         yield f"{policy.cooldown_s:g} s after the last session on its ranks, or what capture() was given as cooldown_s"
 
 
-def _agreed(recorders: Sequence[Participant], heard: Sequence[Heard], policy: Policy) -> str:
+def _explain_agreement(recorders: Sequence[Participant], heard: Sequence[Heard], policy: Policy) -> str:
     together = f"at a step on which all of its {len(recorders)} ranks agree"
     steps = [recorder.step for recorder in recorders if recorder.step is not None]
     if len(steps) < len(recorders):
         return f"{together}; where a rank counts no steps it expires: ask for occurrences instead"
-    who = agreeing([recorder.rank for recorder in recorders])
+    who = choose_agreeing([recorder.rank for recorder in recorders])
     step_ns = next(filter(None, (process.standing.step_ns for process in heard if process.rank == who)), None)
-    ahead = lead(policy, step_ns)
+    ahead = choose_lead(policy, step_ns)
     soon = f", {ahead * step_ns / NS:.2g} s from now" if step_ns else ""
     return (
         f"{together}, at least {ahead} ahead of the farthest: step {max(steps) + ahead} or later{soon}; without "
@@ -176,11 +176,11 @@ def _agreed(recorders: Sequence[Participant], heard: Sequence[Heard], policy: Po
     )
 
 
-def _times(count: int, singular: str, plural: str) -> str:
+def _count_times(count: int, singular: str, plural: str) -> str:
     return f"{count} {singular if count == 1 else plural}"
 
 
-def _pause(sessions: Sequence[Mapping[str, Any]]) -> Pause:
+def _find_pause(sessions: Sequence[Mapping[str, Any]]) -> Pause:
     """From what earlier sessions of this kind cost."""
     costs = [sum(whole_number(s.get(key)) for key in ("start_cost_ns", "stop_cost_ns")) for s in sessions]
     if not costs:
@@ -188,24 +188,24 @@ def _pause(sessions: Sequence[Mapping[str, Any]]) -> Pause:
     median_s, longest_s = statistics.median(costs) / NS, max(costs) / NS
     words = (
         f"{median_s:.2g} s at start and stop of each session, {longest_s:.2g} s at most, in "
-        f"{_times(len(costs), 'earlier session', 'earlier sessions')} of this run"
+        f"{_count_times(len(costs), 'earlier session', 'earlier sessions')} of this run"
     )
     return Pause(median_s, longest_s, len(costs), words)
 
 
-def _size(
+def _estimate_size(
     request: Request, recorders: Sequence[Participant], sessions: Sequence[Mapping[str, Any]], preset: Preset
 ) -> tuple[float | None, str]:
     able = sum(1 for recorder in recorders if recorder.backend is not None or recorder.phase is None)
     sizes = [whole_number(session.get("bytes")) for session in sessions if session.get("stage") in request.stages]
     count = request.steps or request.occurrences or 1
-    ranks = _times(able, "rank", "ranks")
+    ranks = _count_times(able, "rank", "ranks")
     if sizes:
         each_mb = statistics.median(sizes) / MB
         total_mb = each_mb * count * len(request.stages) * able
         return total_mb, (
             f"{total_mb:.3g} MB: {each_mb:.3g} MB in earlier sessions of this run × "
-            f"{_times(count * len(request.stages), 'occurrence', 'occurrences')} × {ranks}"
+            f"{_count_times(count * len(request.stages), 'occurrence', 'occurrences')} × {ranks}"
         )
     each = preset.est_mb_per_step
     total_mb = each * count * able
@@ -267,7 +267,7 @@ def _least(
         for process in heard
         if process.is_alive is not False and process.standing.timeouts is not None
     ] or [(hccl.set_here(shell), "as set in this shell; the job's own is not known", False)]
-    places = (hccl.patience(*set_there, pauses_s) for set_there in waiting)
-    connects = (hccl.seconds(variables, hccl.CONNECT) for variables, *_ in waiting)
+    places = (hccl.find_patience(*set_there, pauses_s) for set_there in waiting)
+    connects = (hccl.read_seconds(variables, hccl.CONNECT) for variables, *_ in waiting)
     least_s = min(connect_s or hccl.DEFAULTS_S[hccl.CONNECT] for connect_s in connects)
     return min(places, key=lambda place: place.seconds), f"{least_s:g} s for a first connection ({hccl.CONNECT})"

@@ -19,7 +19,7 @@ from ..host import apart, environment, identity
 from ..marking import ranges
 from ..profiling import presets
 from ..recorder import here as recording
-from ..store.request import SUSPECT_AND_PEER, Known, Request, checked
+from ..store.request import SUSPECT_AND_PEER, Known, Request, check_request
 from . import asking
 from .duty.post import own_rank
 
@@ -77,8 +77,8 @@ def escalate(
         (1, (0,))
     """
     fields: dict[str, Any] = {
-        "stages": _listed(stage),
-        "ranks": _ranks(ranks),
+        "stages": _list_argument(stage),
+        "ranks": _list_ranks(ranks),
         **({"steps": steps} if occurrences is None or steps != 1 else {}),
         **({"occurrences": occurrences} if occurrences is not None else {}),
         "preset": preset,
@@ -89,29 +89,29 @@ def escalate(
         **({"force": True} if force else {}),
     }
     if environment.is_off():
-        may_name = Known([str(stage) for stage in fields["stages"]], range(_RANKS_AT_MOST), presets.names())
-        return checked(fields, may_name, _SOURCE)  # as far as that can be; it is left nowhere
-    folder, is_own = _run(run)
+        may_name = Known([str(stage) for stage in fields["stages"]], range(_RANKS_AT_MOST), presets.list_presets())
+        return check_request(fields, may_name, _SOURCE)  # as far as that can be; it is left nowhere
+    folder, is_own = _find_run(run)
     # Ranks of one program that ask in the same step ask for one thing; who looks at a run from outside asks anew.
     fields["occasion"] = f"step {ranges.current_step()}" if is_own else f"{time.time_ns()}"
     if ranks == SUSPECT_AND_PEER:
-        suspects, why, fields["role"] = _suspects(folder, fields["stages"])
+        suspects, why, fields["role"] = _ask_suspects(folder, fields["stages"])
         fields["reason"] = reason or why
     else:
-        suspects = asking.whom(folder, fields, _SOURCE)
-    return asking.ask(folder, fields, suspects, _known_here() if is_own else None, _SOURCE)
+        suspects = asking.find_ranks(folder, fields, _SOURCE)
+    return asking.ask_ranks(folder, fields, suspects, _known_here() if is_own else None, _SOURCE)
 
 
-def _listed(argument: Any) -> Any:
+def _list_argument(argument: Any) -> Any:
     """One, or several of any kind, as JSON has them; what is neither is refused by name later."""
     several = argument if isinstance(argument, Iterable) and not isinstance(argument, (str, bytes)) else [argument]
     # A whole number of any kind (numpy has its own) as one that JSON takes.
     return [index(name) if hasattr(name, "__index__") and not isinstance(name, bool) else name for name in several]
 
 
-def _ranks(ranks: str | int | Sequence[int] | None) -> Any:
+def _list_ranks(ranks: str | int | Sequence[int] | None) -> Any:
     if ranks is not None:
-        return ranks if isinstance(ranks, str) else _listed(ranks)
+        return ranks if isinstance(ranks, str) else _list_argument(ranks)
     rank = own_rank()
     if rank is None:
         raise ConfigError(
@@ -120,7 +120,7 @@ def _ranks(ranks: str | int | Sequence[int] | None) -> Any:
     return [rank]
 
 
-def _run(run: str | os.PathLike[str] | None) -> tuple[Path, bool]:
+def _find_run(run: str | os.PathLike[str] | None) -> tuple[Path, bool]:
     """The run folder, and whether this process is one of the run's."""
     recorded = recording.recorded_process()
     here = None if recorded is None else recorded[0]
@@ -139,19 +139,19 @@ def _known_here() -> Known:
     from ..engine.choose import engine
     from ..patching import registry
 
-    named = {target.stage for target in registry.states() if target.stage}
-    size, rank = identity.current()["world_size"], own_rank()
+    named = {target.stage for target in registry.list_states() if target.stage}
+    size, rank = identity.read_current()["world_size"], own_rank()
     ranks = range(max(size or 0, 0 if rank is None else rank + 1))
     return Known({*engine.stages_seen(), *stages.BY_KEY, *named}, ranks, ())
 
 
-def _suspects(run: Path, keys: Sequence[str]) -> tuple[tuple[int, ...], str, str]:
+def _ask_suspects(run: Path, keys: Sequence[str]) -> tuple[tuple[int, ...], str, str]:
     """Whom the tables suspect, a peer, why, their role: asked of another process: one that trains loads no tables."""
     # It finds this package, and records nothing.
     variables = {name: text for name, text in os.environ.items() if not name.startswith("MSTXKIT_")}
     variables["PYTHONPATH"] = os.pathsep.join(filter(None, (apart.ROOT, variables.get("PYTHONPATH"))))
     try:
-        command = [apart.python(), "-m", "mstxkit.reading.suspects", str(run), *map(str, keys)]
+        command = [apart.find_python(), "-m", "mstxkit.reading.suspects", str(run), *map(str, keys)]
         process = subprocess.run(command, env=variables, capture_output=True, text=True, timeout=_SUSPECTS_WITHIN_S)
     except (OSError, subprocess.TimeoutExpired) as exc:
         raise ConfigError(f"{_SOURCE}: ranks={SUSPECT_AND_PEER}: the run's tables cannot be read: {exc}") from None

@@ -16,7 +16,7 @@ from ..host.parallel import MODEL_DIMENSIONS
 from ..store import groups, layout
 from ..store.fate import Heard
 from ..store.groups import Group
-from .machine.agreement import named
+from .machine.agreement import name_ranks
 
 _FEW = 8
 _SPEAK = "each does a second after its first stage: ask again then, or name ranks by their numbers"
@@ -36,15 +36,15 @@ def ranks_meant(
     try:
         wanted = groups.groups_in(words)
     except ValueError as exc:
-        raise _wrong(source, words, f"{exc}; give numbers, {', '.join(groups.FORMS)}") from None
+        raise _make_error(source, words, f"{exc}; give numbers, {', '.join(groups.FORMS)}") from None
     try:
         people = _People(heard, stages)
         return tuple(sorted({rank for group in wanted for rank in people.of(group)}))
     except LookupError as exc:
-        raise _wrong(source, words, exc.args[0]) from None
+        raise _make_error(source, words, exc.args[0]) from None
 
 
-def _wrong(source: str, words: str, why: str) -> ConfigError:
+def _make_error(source: str, words: str, why: str) -> ConfigError:
     return ConfigError.of([Problem(source, None, "ranks", words, why, ())])
 
 
@@ -52,7 +52,7 @@ class _People:
     """The processes of a run that a request may be for. LookupError says why a group is not known."""
 
     def __init__(self, heard: Sequence[Heard], stages: Collection[str]) -> None:
-        keys = {stage_names.canonical(stage) for stage in stages}
+        keys = {stage_names.canonical_key(stage) for stage in stages}
         roles = {_role(process) for process in heard if not keys.isdisjoint(process.keys)}
         self._speakers = [process for process in heard if not roles or _role(process) in roles]
         self._living = [process for process in self._speakers if process.is_alive is not False]
@@ -65,7 +65,7 @@ class _People:
             return range(group.first, group.last + 1)
         self._check_that_all_have_spoken()
         if group.kind == groups.HOST:
-            wanted = re.sub(r"[^0-9A-Za-z_.]", "_", group.name)  # as `identity.host` has it
+            wanted = re.sub(r"[^0-9A-Za-z_.]", "_", group.name)  # as `identity.name_host` has it
             return self._called(group, _host, lambda host: wanted in (host, host.split(".")[0]))
         if group.kind == groups.ROLE:
             wanted = layout.role_in_names(group.name)
@@ -83,7 +83,7 @@ class _People:
             size = max(process.standing.world_size for process in alike)
             missing = set(range(size)) - {process.rank for process in alike}
             if missing and not _OF_A_SECOND.fullmatch(role):
-                who = f"{named(missing)}{f' of role {role}' if role else ''}"
+                who = f"{name_ranks(missing)}{f' of role {role}' if role else ''}"
                 raise LookupError(f"nothing was heard of {who} yet, so that nobody knows where it belongs; {_SPEAK}")
 
     def _called(self, group: Group, name_of: Callable[[Heard], str], fits: Callable[[str], bool]) -> list[int]:
@@ -133,5 +133,7 @@ class _People:
             names = sorted({name for process in self._living for name in process.standing.groups})
             there = f"known there: {', '.join(names)}" if names else f"nothing that has a {dimension} is set up there"
             why = next(filter(None, reasons), there)
-            raise LookupError(f"the {dimension} of {named(silent)} is not known: {why}; name ranks by their numbers")
+            raise LookupError(
+                f"the {dimension} of {name_ranks(silent)} is not known: {why}; name ranks by their numbers"
+            )
         return {rank: process.standing.groups[dimension] for rank, process in everybody}

@@ -19,8 +19,8 @@ from .. import faults
 from ..errors import ConfigError, Problem
 from ..store import messages
 from ..store.control_folder import ControlFolder
-from ..store.options import CONFIG, REQUEST, settable
-from ..store.request import COUNT_AT_MOST, LIVES_AT_MOST_S, WHOLE_STEPS, Known, Request, checked
+from ..store.options import CONFIG, REQUEST, list_settable
+from ..store.request import COUNT_AT_MOST, LIVES_AT_MOST_S, WHOLE_STEPS, Known, Request, check_request
 
 WINDOWS_AT_MOST = 30
 # As many steps as a request may have: to the end of the run.
@@ -50,18 +50,18 @@ def plan_of(config: Any, places: Mapping[str, Any] | None = None, name: str = "<
         return Plan()
     frameworks = config._own_of
     problems = []
-    for field, why in _impossible(config, frameworks):
+    for field, why in _find_impossible(config, frameworks):
         file, line, key = (places or {}).get(field) or (name, None, field)
         problems.append(Problem(file, line, key, getattr(config, field), why))
     if problems:
         raise ConfigError.of(problems)
     framework = "" if config.takes_over else next(iter(frameworks), "")
-    windows = tuple(islice(_windows(config.window), WINDOWS_AT_MOST))
-    requests = tuple(_request(config, first, steps, framework, name) for first, steps in windows)
-    return Plan(requests, tuple(_notes(config, len(windows))), frameworks if config.takes_over else ())
+    windows = tuple(islice(_list_windows(config.window), WINDOWS_AT_MOST))
+    requests = tuple(_make_request(config, first, steps, framework, name) for first, steps in windows)
+    return Plan(requests, tuple(_list_notes(config, len(windows))), frameworks if config.takes_over else ())
 
 
-def leave(run: Path, run_id: str, plan: Plan) -> None:
+def leave_requests(run: Path, run_id: str, plan: Plan) -> None:
     """Leave the requests of a plan for all ranks of a run. Those that lie there stay as they are. Raises MstxkitError
     where they cannot be written into the control folder.
     """
@@ -70,10 +70,10 @@ def leave(run: Path, run_id: str, plan: Plan) -> None:
         faults.warn_once(f"config: {note}", f"configuration: {note}")
 
 
-def _impossible(config: Any, frameworks: Iterable[str]) -> Iterator[tuple[str, str]]:
+def _find_impossible(config: Any, frameworks: Iterable[str]) -> Iterator[tuple[str, str]]:
     """Fields that no session can carry out, each with the reason."""
-    recordable = {option.name for option in settable(REQUEST)}
-    for option in settable(CONFIG):
+    recordable = {option.name for option in list_settable(REQUEST)}
+    for option in list_settable(CONFIG):
         is_set = getattr(config, option.name) != option.default
         if is_set and option.name not in recordable and option.name not in _AFTERWARDS:
             yield option.name, "a session of mstxkit's does not record this: leave it out, or let the framework do it"
@@ -86,7 +86,7 @@ def _impossible(config: Any, frameworks: Iterable[str]) -> Iterator[tuple[str, s
             yield "takes_over", f"{framework} cannot be kept from its own section ({able} can): switch it off there"
 
 
-def _notes(config: Any, windows: int) -> Iterator[str]:
+def _list_notes(config: Any, windows: int) -> Iterator[str]:
     window = config.window
     if window.warmup:
         yield f"no warm-up of {window.warmup} steps: sessions begin right before what they record"
@@ -96,7 +96,7 @@ def _notes(config: Any, windows: int) -> Iterator[str]:
         yield "nothing is parsed while training runs: mstxkit profiles RUN --analyse does that"
 
 
-def _windows(window: Any) -> Iterator[tuple[int, int]]:
+def _list_windows(window: Any) -> Iterator[tuple[int, int]]:
     """First step and number of steps of each window, as the configuration counts."""
     if window.steps is None:
         yield window.first_step, ENDLESS_STEPS
@@ -108,8 +108,8 @@ def _windows(window: Any) -> Iterator[tuple[int, int]]:
     yield from ((step, 1) for step in window.more_steps)
 
 
-def _request(config: Any, first_step: int, steps: int, framework: str, name: str) -> Request:
-    options = {option.name: getattr(config, option.name) for option in settable(REQUEST)}
+def _make_request(config: Any, first_step: int, steps: int, framework: str, name: str) -> Request:
+    options = {option.name: getattr(config, option.name) for option in list_settable(REQUEST)}
     stages = [WHOLE_STEPS] if config.stages == WHOLE_STEPS else list(config.stages)
     sampling, limits, now_ns = config.sampling, config.limits, time.time_ns()
     digest = hashlib.sha256(json.dumps(config.model_dump(mode="json"), sort_keys=True).encode()).hexdigest()
@@ -128,4 +128,4 @@ def _request(config: Any, first_step: int, steps: int, framework: str, name: str
         "created_ns": now_ns,
         "expires_ns": now_ns + LIVES_AT_MOST_S * 10**9,
     }  # fmt: skip
-    return checked(fields, Known(stages, _ANY_RANK, ()), name)
+    return check_request(fields, Known(stages, _ANY_RANK, ()), name)

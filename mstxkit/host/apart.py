@@ -31,18 +31,18 @@ _START = (
 _NOT_PASSED_ON = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LD_PRELOAD", "PYTHONSTARTUP", "PYTHONINSPECT")
 
 
-def start(module: str, words: Sequence[str], more_folders: Sequence[str] = ()) -> None:
+def start_module(module: str, words: Sequence[str], more_folders: Sequence[str] = ()) -> None:
     """Start `module.main()` with these words after its own. *Cost*: some milliseconds: never on a training thread.
     `more_folders`: where else it looks for modules: it has the standard library and mstxkit. Raises OSError: it cannot
     be started, as where the program is frozen, or has Python inside of it.
     """
     folders = os.pathsep.join([ROOT, *more_folders])
-    command = ["sh", "-c", _IN_BACKGROUND, "sh", python(), "-I", "-S", "-c", _START, folders, module, *words]
+    command = ["sh", "-c", _IN_BACKGROUND, "sh", find_python(), "-I", "-S", "-c", _START, folders, module, *words]
     null = [(os.POSIX_SPAWN_OPEN, number, os.devnull, os.O_RDWR, 0) for number in range(3)]
     kept = {k: v for k, v in os.environ.items() if not k.startswith("MSTXKIT_") and k not in _NOT_PASSED_ON}
     variables = {**kept, environment.OFF: "1"}
     if os.getpid() == 1:  # of a container: what is nobody's child is its, and nobody else waits for it
-        reap()
+        reap_children()
         _children.append(os.posix_spawn(command[4], command[4:], variables, file_actions=null, setsigmask=()))
         return
     shell = os.posix_spawn(_SHELL, command, variables, file_actions=null, setsigmask=())
@@ -64,7 +64,7 @@ def of_words(kind: type[T], words: Sequence[str]) -> T:
     return cast(T, make(*(_READERS[hint](word) for hint, word in zip(hints, words))))
 
 
-def reap() -> None:
+def reap_children() -> None:
     """Wait for those that have ended, where they are children of this process. *Cost*: a call for each."""
     for pid in list(_children):
         try:
@@ -74,18 +74,18 @@ def reap() -> None:
             _children.remove(pid)
 
 
-def end(pid: int | None, module: str, but_in: str = "") -> None:
+def end_process(pid: int | None, module: str, but_in: str = "") -> None:
     """End at once who was started so by this user, gets on no more, and is in none of these states of the kernel's."""
     try:
-        words = proc_files.content(f"/proc/{pid}/cmdline", 1 << 16).split(b"\0") if pid else ()
+        words = proc_files.read_content(f"/proc/{pid}/cmdline", 1 << 16).split(b"\0") if pid else ()
         if pid and os.fsencode(module) in words and proc_files.stat_of(f"/proc/{pid}")[0] not in but_in:
             os.kill(pid, signal.SIGKILL)
     except OSError:
         pass  # it is gone
 
 
-def python() -> str:
-    """The Python that runs this program. Raises OSError as `start` does."""
+def find_python() -> str:
+    """The Python that runs this program. Raises OSError as `start_module` does."""
     if hasattr(sys, "frozen") or "py" not in os.path.basename(sys.executable or ""):
         raise OSError(f"{sys.executable} is this program, which would be started again, and no Python")
     return sys.executable

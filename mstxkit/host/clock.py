@@ -25,11 +25,11 @@ class Choice(NamedTuple):
     reason: str
 
 
-def choose(native: bool) -> Choice:
+def choose_clock(native: bool) -> Choice:
     """The clock for this process. Only the C hot path can read TSC and cntvct."""
     if not native:
         return Choice(MONOTONIC, "the Python hot path reads CLOCK_MONOTONIC")
-    asked, best = os.environ.get("MSTXKIT_CLOCK", ""), _best()
+    asked, best = os.environ.get("MSTXKIT_CLOCK", ""), _choose_best()
     if asked in ("", "auto"):
         return best
     if _KINDS.get(asked) in (MONOTONIC, _of_machine()):
@@ -42,7 +42,7 @@ def _of_machine() -> int:
     return TSC if machine in ("x86_64", "AMD64") else CNTVCT if machine in ("aarch64", "arm64") else MONOTONIC
 
 
-def _best() -> Choice:
+def _choose_best() -> Choice:
     kind = _of_machine()
     if kind == CNTVCT:
         return Choice(CNTVCT, "cntvct_el0 runs at one rate on every core")
@@ -54,9 +54,11 @@ def _best() -> Choice:
 def _tsc_is_trusted() -> bool:
     """Invariant by its flags, and the kernel's own clock source: it checks that the cores agree."""
     try:
-        if proc_files.text(_CLOCKSOURCE).strip() != "tsc":
+        if proc_files.read_text(_CLOCKSOURCE).strip() != "tsc":
             return False
-        flags = next((line for line in proc_files.text(_CPUINFO, 1 << 16).splitlines() if line.startswith("flags")), "")
+        flags = next(
+            (line for line in proc_files.read_text(_CPUINFO, 1 << 16).splitlines() if line.startswith("flags")), ""
+        )
     except OSError:
         return False
     return {"constant_tsc", "nonstop_tsc"} <= set(flags.split())

@@ -59,12 +59,12 @@ class FolderEvents:
         if self._events is None or not self._events.is_ours:
             self._events, self._watched = None, {}
             with suppress(OSError):
-                self._events = OwnDescriptor.of(_call("inotify_init1", _FLAGS), "inotify")
+                self._events = OwnDescriptor.of(_call_library("inotify_init1", _FLAGS), "inotify")
         self.is_refused, self.is_new = self._events is None, False
         if self._events is None:
             return False
         for path in [path for path in self._watched if path not in wanted]:
-            _call("inotify_rm_watch", self._events.number, self._watched.pop(path)[1])
+            _call_library("inotify_rm_watch", self._events.number, self._watched.pop(path)[1])
         is_sure = self._is_sure(self._events.number)
         unsure = [path for path in sorted(wanted) if not (is_sure and path in self._watched)]
         watched = [self._is_watched(path, self._events.number) for path in unsure]
@@ -86,7 +86,7 @@ class FolderEvents:
             return False
         which = status.st_dev, status.st_ino
         if path not in self._watched or self._watched[path][0] != which:
-            number = _call("inotify_add_watch", events, os.fsencode(path), _ASKED_FOR)
+            number = _call_library("inotify_add_watch", events, os.fsencode(path), _ASKED_FOR)
             if number < 0:
                 self.is_refused = True
                 self._watched.pop(path, None)
@@ -130,7 +130,7 @@ class FolderEvents:
         self._pipe, self._events, self._watched = None, None, {}
 
 
-def _call(name: str, *values: int | bytes) -> int:
+def _call_library(name: str, *values: int | bytes) -> int:
     """A function of the C library; -1 where it has none of that name, or refuses."""
     try:
         return int(getattr(ctypes.CDLL(None, use_errno=True), name)(*values))

@@ -47,13 +47,13 @@ def live_folder(run_id: str, preferred: str | None, fallback: Callable[[], Path]
     be used. Raises CaptureError: `preferred` cannot be used, or nothing can.
     """
     if preferred is not None:
-        return _usable(Path(preferred), run_id)
+        return _usable_folder(Path(preferred), run_id)
     try:
         if os.path.isdir(SHARED_MEMORY) and os.access(SHARED_MEMORY, os.W_OK | os.X_OK):
-            return _private(Path(SHARED_MEMORY), run_id)
+            return _private_folder(Path(SHARED_MEMORY), run_id)
     except (OSError, CaptureError):
         pass  # somebody else's folder under our name, or a full tmpfs: a disk is the stated fallback
-    return _usable(fallback(), run_id)
+    return _usable_folder(fallback(), run_id)
 
 
 def allocated(path: Path, size_bytes: int, mode: int) -> int:
@@ -90,15 +90,15 @@ def _of_user(parent: Path) -> Path:
     return parent / f"mstxkit-{os.geteuid()}"
 
 
-def _usable(parent: Path, run_id: str) -> Path:
+def _usable_folder(parent: Path, run_id: str) -> Path:
     try:
-        return _private(parent, run_id)
+        return _private_folder(parent, run_id)
     except (OSError, ValueError) as exc:
         reason = getattr(exc, "strerror", None) or exc
         raise CaptureError(f"no live file can be made in {parent}: {reason}; give live_folder= another place") from exc
 
 
-def _private(parent: Path, run_id: str) -> Path:
+def _private_folder(parent: Path, run_id: str) -> Path:
     mine = _of_user(parent)
     make_folder(mine)
     if stat.S_IMODE(os.lstat(mine).st_mode) & 0o077:
@@ -133,7 +133,7 @@ def is_local(folder: Path) -> bool:
     try:
         device = os.stat(folder).st_dev
         which = f"{os.major(device)}:{os.minor(device)}"  # the third word of a line
-        mounts = proc_files.text("/proc/self/mountinfo", _MOUNTS_AT_MOST_BYTES).splitlines()
+        mounts = proc_files.read_text("/proc/self/mountinfo", _MOUNTS_AT_MOST_BYTES).splitlines()
         of_device = [line for line in mounts if line.split(" ", 3)[2:3] == [which]]
         kinds = {line.partition(" - ")[2].partition(" ")[0] for line in of_device}
     except (OSError, ValueError):

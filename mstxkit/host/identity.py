@@ -60,26 +60,31 @@ def identify(
         >>> mstxkit.identify(rank=3, world_size=8, role="actor")
     """
     try:
-        fields = {"rank": _number(rank), "role": _cut(role), "world_size": _number(world_size), "part": _fitted(part)}
+        fields = {
+            "rank": _number_of(rank),
+            "role": _cut_text(role),
+            "world_size": _number_of(world_size),
+            "part": _fit_part(part),
+        }
     except TypeError as exc:
-        faults.note("identify", exc)
+        faults.note_fault("identify", exc)
         return
     _learnt.update({key: value for key, value in fields.items() if value is not None})
     if on_learnt is not None:
         on_learnt()
 
 
-def _number(value: Any) -> int | None:
+def _number_of(value: Any) -> int | None:
     """An int of any kind (numpy has its own) as one that JSON takes; what is below 0 says that there is none."""
     return None if value is None or index(value) < 0 else index(value)
 
 
-def _cut(value: object) -> str | None:
+def _cut_text(value: object) -> str | None:
     return None if value is None else str(value)[:ROLE_LIMIT]
 
 
-def _fitted(part: object) -> str | None:
-    text = _cut(part)
+def _fit_part(part: object) -> str | None:
+    text = _cut_text(part)
     return text if text is None or text.isascii() else text[:_WIDE_PART_LIMIT]
 
 
@@ -88,22 +93,22 @@ def has_role() -> bool:
     return "role" in _learnt or bool(os.environ.get("MSTXKIT_ROLE"))
 
 
-def forget() -> None:
+def forget_learnt() -> None:
     """Drop what has been learnt, for tests."""
     for remembered in (_learnt, _inherited, _of_group):
         remembered.clear()
-    parts.forget()
+    parts.forget_parts()
 
 
-def forked() -> None:
+def forget_part() -> None:
     """In a forked child: it has its parent's rank and role until it learns its own, never its part. Never raises."""
     try:
-        _inherited["rank"] = _numbers()["rank"]
+        _inherited["rank"] = _read_numbers()["rank"]
         _learnt.pop("part", None)
         _of_group.clear()
-        parts.forked()
+        parts.forget_parent()
     except Exception as exc:
-        faults.note("identity.forked", exc)
+        faults.note_fault("identity.forked", exc)
 
 
 def learn_actor() -> None:
@@ -111,29 +116,29 @@ def learn_actor() -> None:
     try:
         parts.learn_actor()
     except Exception as exc:
-        faults.note("identity.actor", exc)
+        faults.note_fault("identity.actor", exc)
 
 
-def current() -> dict[str, Any]:
+def read_current() -> dict[str, Any]:
     """What can change: rank, role, world size, part, what it works under, and versions of the frameworks that it has
     loaded; None where it is not known yet.
     """
-    numbers = _numbers()
-    own = {"role": _cut(os.environ.get("MSTXKIT_ROLE")), "versions": versions_loaded()}
-    return {**own, **numbers, **_part(numbers["rank"]), **_learnt}
+    numbers = _read_numbers()
+    own = {"role": _cut_text(os.environ.get("MSTXKIT_ROLE")), "versions": versions_loaded()}
+    return {**own, **numbers, **_read_part(numbers["rank"]), **_learnt}
 
 
 def versions_loaded() -> str | None:
     """`torch 2.13.0, ray 2.60.0`, of what this process has loaded; None: nothing. Two runs are compared by it.
     *Cost*: a look into `sys.modules` for each name.
     """
-    named = [f"{name} {version}" for name in FRAMEWORKS if (version := _version(name))]
+    named = [f"{name} {version}" for name in FRAMEWORKS if (version := _read_version(name))]
     while len(", ".join(named)) > _ALL_AT_MOST:
         named.pop()
     return ", ".join(named) or None
 
 
-def _version(name: str) -> str:
+def _read_version(name: str) -> str:
     """As the module itself says; "" where it does not, by what is there already: `getattr` would wake lazy modules."""
     try:
         version = vars(sys.modules[name]).get("__version__")
@@ -143,23 +148,23 @@ def _version(name: str) -> str:
     return text[:_TEXT_AT_MOST] if text.isascii() and text.isprintable() else ""
 
 
-def _numbers() -> dict[str, int | None]:
+def _read_numbers() -> dict[str, int | None]:
     numbers = {"rank": _from_environment(_RANK_VARIABLES), "world_size": _from_environment(_WORLD_VARIABLES)}
     _of_group.update(_from_torch_distributed())
     return {**numbers, **_of_group, **{key: _learnt[key] for key in numbers if key in _learnt}}
 
 
-def _part(rank: int | None) -> dict[str, str | None]:
+def _read_part(rank: int | None) -> dict[str, str | None]:
     try:
-        part = parts.current(rank, _inherited_rank, _replica())
+        part = parts.find_part(rank, _inherited_rank, _read_replica())
     except Exception as exc:
-        faults.note("identity.part", exc)
+        faults.note_fault("identity.part", exc)
         part = parts.Part()
     # "" and not None, which would replace nothing: a child that turns out to be a trainer works under nobody.
-    return {"part": _fitted(part.text), "under": part.under or ("" if part.text else None)}
+    return {"part": _fit_part(part.text), "under": part.under or ("" if part.text else None)}
 
 
-def _replica() -> str | None:
+def _read_replica() -> str | None:
     """`2`; `2 dp 1` for one of several in a replica of verl's."""
     replica = _from_environment(_REPLICA_VARIABLES)
     rank_in_it = _from_environment((_DATA_PARALLEL_VARIABLE,))
@@ -177,20 +182,20 @@ def _inherited_rank() -> int | None:
 
 def _environment_at_start() -> dict[str, str]:
     try:
-        lines = proc_files.content("/proc/self/environ", 8 << 20).split(b"\0")
+        lines = proc_files.read_content("/proc/self/environ", 8 << 20).split(b"\0")
         return {name: value for name, _, value in (os.fsdecode(line).partition("=") for line in lines)}
     except OSError:
         return dict(os.environ)
 
 
-def newest(identity: dict[str, Any]) -> dict[str, Any]:
+def renew_identity(identity: dict[str, Any]) -> dict[str, Any]:
     """An identity with what is current. None replaces nothing: a process group is destroyed before a program ends."""
     place = None
     if may_have_groups():
         from . import parallel
 
         place = parallel.part_of_model() or None
-    now = {**current(), "place": place}
+    now = {**read_current(), "place": place}
     return {**identity, **{key: value for key, value in now.items() if value is not None}}
 
 
@@ -220,17 +225,23 @@ def _from_torch_distributed() -> dict[str, int]:
         if not has_process_group():
             return {}
         distributed: Any = sys.modules["torch.distributed"]
-        numbers = {"rank": _number(distributed.get_rank()), "world_size": _number(distributed.get_world_size())}
+        numbers = {"rank": _number_of(distributed.get_rank()), "world_size": _number_of(distributed.get_world_size())}
         return {key: value for key, value in numbers.items() if value is not None}
     except Exception as exc:
-        faults.note("identity.torch_distributed", exc)
+        faults.note_fault("identity.torch_distributed", exc)
         return {}
 
 
 def of_life() -> dict[str, Any]:
     """What `life.is_alive` needs to tell this process from any other, on this host or another, now or later."""
     pid = os.getpid()
-    return {"host": host(), "boot": boot_id(), "pid": pid, "pid_start": pid_start(pid), "pidns": namespace("pid")}
+    return {
+        "host": name_host(),
+        "boot": boot_id(),
+        "pid": pid,
+        "pid_start": pid_start(pid),
+        "pidns": read_namespace("pid"),
+    }
 
 
 def of_process(run_id: str, native: bool, version: str) -> dict[str, Any]:
@@ -238,14 +249,15 @@ def of_process(run_id: str, native: bool, version: str) -> dict[str, Any]:
     learn_actor()
     return {
         "run": run_id, **of_life(), "ppid": os.getppid(),
-        "job": _fitted(os.environ.get(environment.JOB)), "launch": launch.start_id(),
+        "job": _fit_part(os.environ.get(environment.JOB)), "launch": launch.start_id(),
         "restart": _from_environment(_RESTART_VARIABLES),
-        "start": f"{time.time_ns():x}{os.urandom(2).hex()}", "start_ns": time.time_ns(), "timens": namespace("time"),
-        "native": native, "python": sys.version.partition(" ")[0], "mstxkit": version, **current(),
+        "start": f"{time.time_ns():x}{os.urandom(2).hex()}", "start_ns": time.time_ns(),
+        "timens": read_namespace("time"),
+        "native": native, "python": sys.version.partition(" ")[0], "mstxkit": version, **read_current(),
     }  # fmt: skip
 
 
-def host() -> str:
+def name_host() -> str:
     """This host's name, fit for a file name."""
     return re.sub(r"[^0-9A-Za-z_.]", "_", os.uname().nodename)[:64] or "host"
 
@@ -258,7 +270,7 @@ def process_name(identity: dict[str, Any]) -> str:
 def boot_id() -> str:
     """The kernel's id of this boot: processes that share it share CLOCK_MONOTONIC."""
     try:
-        return proc_files.text("/proc/sys/kernel/random/boot_id").strip()
+        return proc_files.read_text("/proc/sys/kernel/random/boot_id").strip()
     except OSError:
         return ""
 
@@ -276,7 +288,7 @@ def launched_s() -> int | None:
     """When the torchrun of this rank began, in Unix seconds, the same for all that it started; None without one."""
     ticks = pid_start(os.getppid()) if os.environ.get("TORCHELASTIC_RUN_ID") else None
     try:
-        booted = re.search(r"^btime (\d+)", proc_files.text("/proc/stat"), re.MULTILINE)
+        booted = re.search(r"^btime (\d+)", proc_files.read_text("/proc/stat"), re.MULTILINE)
     except OSError:
         return None
     return None if ticks is None or booted is None else int(booted[1]) + ticks // os.sysconf("SC_CLK_TCK")
@@ -284,11 +296,11 @@ def launched_s() -> int | None:
 
 def has_others() -> bool:
     """Are there processes of this job that do not work out the same `launched_s`?"""
-    now, here = current(), _from_environment(("LOCAL_WORLD_SIZE",)) if launched_s() else 1
+    now, here = read_current(), _from_environment(("LOCAL_WORLD_SIZE",)) if launched_s() else 1
     return (now["world_size"] or 1) > (here or 1) or now["under"] in (parts.RAY, *parts.BESIDE)
 
 
-def namespace(kind: str) -> int:
+def read_namespace(kind: str) -> int:
     """The number of this process's namespace of a kind, "pid" or "time"; 0 where the kernel has none."""
     try:
         return os.stat(f"/proc/self/ns/{kind}").st_ino

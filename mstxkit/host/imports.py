@@ -37,7 +37,7 @@ _waiting: dict[str, list[Hook]] = {}
 _known: set[tuple[str, Hook]] = set()
 # The locks of imports that were under way when their module was first watched.
 _under_way: dict[str, Any] = {}
-# Names for which wrapt calls `_arrived` at the end of their import.
+# Names for which wrapt calls `_run_hooks` at the end of their import.
 _handed_over: set[str] = set()
 
 
@@ -53,7 +53,7 @@ def when_imported(module_name: str, hook: Hook) -> Callable[[], None]:
     """
     with _lock:
         if (module_name, hook) in _known:
-            return lambda: forget(module_name, hook)
+            return lambda: forget_hook(module_name, hook)
         _known.add((module_name, hook))
         module = sys.modules.get(module_name)
         wait = module is None or _tell_when_loaded(module)
@@ -64,11 +64,11 @@ def when_imported(module_name: str, hook: Hook) -> Callable[[], None]:
                 sys.meta_path.insert(0, _finder)
             _tell_when_over(module_name)
     if not wait and module is not None:
-        _run(hook, module_name, module)
-    return lambda: forget(module_name, hook)
+        _run_hook(hook, module_name, module)
+    return lambda: forget_hook(module_name, hook)
 
 
-def forget(module_name: str, hook: Hook) -> None:
+def forget_hook(module_name: str, hook: Hook) -> None:
     """Undo one `when_imported`; nothing if there was none."""
     with _lock:
         _known.discard((module_name, hook))
@@ -77,20 +77,20 @@ def forget(module_name: str, hook: Hook) -> None:
             _waiting[module_name] = left
 
 
-def _run(hook: Hook, name: str, module: ModuleType) -> None:
+def _run_hook(hook: Hook, name: str, module: ModuleType) -> None:
     try:
         hook(module)
     except Exception as exc:
-        faults.note(f"the hook on the import of {name}", exc)
+        faults.note_fault(f"the hook on the import of {name}", exc)
 
 
-def _arrived(name: str, module: ModuleType) -> None:
+def _run_hooks(name: str, module: ModuleType) -> None:
     """A watched module has been executed: run what waits for it."""
     with _lock:
         _handed_over.discard(name)
         hooks = _waiting.pop(name, [])
     for hook in hooks:
-        _run(hook, name, module)
+        _run_hook(hook, name, module)
 
 
 class _Finder:
@@ -108,22 +108,22 @@ _finder = _Finder()
 
 
 def _hand_over(name: str) -> Any:
-    """Let wrapt call `_arrived` after this import. Returns wrapt's finder, which this very import needs."""
+    """Let wrapt call `_run_hooks` after this import. Returns wrapt's finder, which this very import needs."""
     with _lock:
         try:
             from wrapt import importer  # type: ignore[attr-defined]
         except ImportError as exc:
             _waiting.clear()
-            faults.note("the post-import hooks, which need the package wrapt", exc)
+            faults.note_fault("the post-import hooks, which need the package wrapt", exc)
             return None
         if name not in _handed_over:
             _handed_over.add(name)
-            importer.register_post_import_hook(partial(_arrived, name), name)
+            importer.register_post_import_hook(partial(_run_hooks, name), name)
     return next((finder for finder in sys.meta_path if isinstance(finder, importer.ImportHookFinder)), None)
 
 
 def _tell_when_loaded(module: ModuleType) -> bool:
-    """Is this module still being imported? Then `_arrived` is called at the end of that.
+    """Is this module still being imported? Then `_run_hooks` is called at the end of that.
 
     It is too late for a finder here. The import machinery sets `_initializing` of the module's spec to False when it is
     through, whether that went well or not.
@@ -153,7 +153,7 @@ def _is_over(name: str, _: object) -> None:
     _under_way.pop(name, None)
     module = sys.modules.get(name)
     if module is not None and not is_loading(module):
-        _arrived(name, module)
+        _run_hooks(name, module)
 
 
 def is_loading(module: object) -> bool:
@@ -231,4 +231,4 @@ class _LoadingSpec(ModuleSpec):
         if not value:
             self.__class__ = ModuleSpec  # type: ignore[assignment]
             if (module := sys.modules.get(self.name)) is not None:
-                _arrived(self.name, module)
+                _run_hooks(self.name, module)

@@ -36,49 +36,49 @@ def run_id(folder: str) -> str | None:
     where no launcher says which job this is.
     `folder`: as it was asked for, absolute, links not followed: another one is another run.
     """
-    job = next(_jobs(), None)
-    return None if job is None else _digest((*job, folder), 16)
+    job = next(_list_jobs(), None)
+    return None if job is None else _digest_parts((*job, folder), 16)
 
 
 def start_id() -> str | None:
     """The start of the job that this process belongs to: 16 hex digits, the same on all hosts of a start; None where no
     launcher says so. A launcher may use it for a later start as well.
     """
-    jobs = list(_jobs())
-    finer = tuple(_value(name) for name in ("SLURM_STEP_ID", "SLURM_RESTART_COUNT"))
-    of_ray = _value("RAY_JOB_ID")
+    jobs = list(_list_jobs())
+    finer = tuple(_read_value(name) for name in ("SLURM_STEP_ID", "SLURM_RESTART_COUNT"))
+    of_ray = _read_value("RAY_JOB_ID")
     of_ray = "" if of_ray == _NO_JOB_OF_RAY else of_ray
-    return _digest((*(part for job in jobs for part in job), *finer, of_ray), 8) if jobs else None
+    return _digest_parts((*(part for job in jobs for part in job), *finer, of_ray), 8) if jobs else None
 
 
-def _digest(parts: tuple[str, ...], size: int) -> str:
+def _digest_parts(parts: tuple[str, ...], size: int) -> str:
     import hashlib
 
     text = "\0".join(parts)
     return hashlib.blake2b(text.encode("utf-8", "surrogateescape"), digest_size=size).hexdigest()
 
 
-def _jobs() -> Iterator[tuple[str, ...]]:
+def _list_jobs() -> Iterator[tuple[str, ...]]:
     """What each launcher says that has a hand in it, the outermost first."""
-    named = _value(environment.JOB)
+    named = _read_value(environment.JOB)
     if named and not named.startswith(DRAWN):
         yield "named", named
-    if slurm := next(filter(None, map(_value, _SLURM_JOB)), ""):
-        yield "slurm", _value("SLURM_CLUSTER_NAME"), slurm
+    if slurm := next(filter(None, map(_read_value, _SLURM_JOB)), ""):
+        yield "slurm", _read_value("SLURM_CLUSTER_NAME"), slurm
     elif _cluster_of_ray():
         yield "ray", _cluster_of_ray()
-    elif _value("PMIX_NAMESPACE") or _value("OMPI_MCA_ess_base_jobid"):
-        yield "mpi", _value("PMIX_NAMESPACE") or _value("OMPI_MCA_ess_base_jobid")
-    if _value("TORCHELASTIC_RUN_ID") not in _NO_RUN_ID:
-        yield "torchrun", _value("TORCHELASTIC_RUN_ID")
+    elif _read_value("PMIX_NAMESPACE") or _read_value("OMPI_MCA_ess_base_jobid"):
+        yield "mpi", _read_value("PMIX_NAMESPACE") or _read_value("OMPI_MCA_ess_base_jobid")
+    if _read_value("TORCHELASTIC_RUN_ID") not in _NO_RUN_ID:
+        yield "torchrun", _read_value("TORCHELASTIC_RUN_ID")
         return
     # Where its processes meet; a host's name for itself says nothing to the others.
     for kind, host, port in (("msrun", "MS_SCHED_HOST", "MS_SCHED_PORT"), ("torch", "MASTER_ADDR", "MASTER_PORT")):
-        if _value(host) and _value(port) and not _value(host).startswith(_LOOPBACK):
-            yield kind, _value(host), _value(port)
+        if _read_value(host) and _read_value(port) and not _read_value(host).startswith(_LOOPBACK):
+            yield kind, _read_value(host), _read_value(port)
 
 
-def _value(name: str) -> str:
+def _read_value(name: str) -> str:
     return os.environ.get(name, "")
 
 
@@ -86,4 +86,4 @@ def _cluster_of_ray() -> str:
     """The address of its control store. Asks nothing of Ray's: what is loaded by now says it, or nothing does."""
     node = getattr(sys.modules.get("ray._private.worker"), "_global_node", None)
     address = getattr(node, "gcs_address", None)
-    return address if type(address) is str else _value("RAY_ADDRESS")
+    return address if type(address) is str else _read_value("RAY_ADDRESS")

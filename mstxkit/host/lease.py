@@ -15,7 +15,7 @@ SILENT_S, LOOK_AT_MOST_S = 15.0, 5.0
 _DOUBLED, _EASED = 2.0, 0.9
 
 
-def show(lock: int) -> None:
+def show_life(lock: int) -> None:
     """Show that it gets on, by the descriptor that holds the lock. Never raises. *Cost*: a call of the kernel."""
     try:
         os.utime(lock)

@@ -49,18 +49,18 @@ def _held_here() -> dict[str, int]:
         inherited, _held.by_path, _held.lock, _held.pid = _held.by_path, {}, threading.RLock(), os.getpid()
         for name, descriptor in inherited.items():  # the locks stay the parent's
             if _is_still(descriptor, name):  # a daemon has closed it by now, and its number is another file's
-                _close(descriptor)
+                _close_descriptor(descriptor)
     return _held.by_path
 
 
-def _close(descriptor: int) -> None:
+def _close_descriptor(descriptor: int) -> None:
     try:
         os.close(descriptor)
     except OSError:
         pass
 
 
-def hold(path: Path) -> bool:
+def hold_lock(path: Path) -> bool:
     """Take the lock of this file, made if it is missing, until `let_go` or the end of this process. Is it held? False
     where another process holds it, and where this file system has no locks. Raises OSError: the file cannot be made.
     """
@@ -94,7 +94,7 @@ def _is_still(descriptor: int, name: str) -> bool:
         return False
 
 
-def keep(path: Path) -> bool:
+def keep_lock(path: Path) -> bool:
     """Take a lock again that a program lost for us: by closing every descriptor it has, or by clearing the folder. Is
     it held? False where another process has it by now. Raises OSError: the file cannot be made.
 
@@ -105,15 +105,15 @@ def keep(path: Path) -> bool:
     if descriptor is not None and not _is_still(descriptor, name):
         with _held.lock:
             _held.by_path.pop(name, None)  # not closed: the number may be another file's by now
-        return hold(path)
+        return hold_lock(path)
     return descriptor is not None
 
 
-def show(path: Path) -> None:
-    """As `lease.show`, where this lock is held here."""
+def show_life(path: Path) -> None:
+    """As `lease.show_life`, where this lock is held here."""
     descriptor = _held_here().get(str(path), -1)
     if _is_still(descriptor, str(path)):  # else the number may be another file's by now
-        lease.show(descriptor)
+        lease.show_life(descriptor)
 
 
 def let_go(path: Path, remove: bool = True) -> None:
@@ -131,7 +131,7 @@ def let_go(path: Path, remove: bool = True) -> None:
         except OSError:
             pass  # the folder is gone, or nothing can be removed in it
         if is_ours:  # else the number may be another file's by now
-            _close(descriptor)
+            _close_descriptor(descriptor)
 
 
 def is_held(path: str) -> bool | None:
@@ -141,7 +141,7 @@ def is_held(path: str) -> bool | None:
 
 
 def _holder_of(path: str) -> int | None:
-    """Who holds this lock, as `_holder` says it, or this process. None as of `is_held`."""
+    """Who holds this lock, as `_find_holder` says it, or this process. None as of `is_held`."""
     if not path.endswith(SUFFIX):
         return None  # opening and closing another file could cost this process a lock of somebody else's
     held = _held_here()
@@ -149,7 +149,7 @@ def _holder_of(path: str) -> int | None:
         if path in held:
             return os.getpid()
         try:
-            return _holder(path)
+            return _find_holder(path)
         except OSError:
             return None
 
@@ -168,11 +168,11 @@ def holder_of(path: Path) -> int | None:
     """The pid of who holds it, 0 where that is not known here; None: nobody does. Raises OSError without locks."""
     if str(path) in _held_here():
         return os.getpid()
-    holder = _holder(path)
+    holder = _find_holder(path)
     return None if holder == _NOBODY else holder
 
 
-def _holder(path: str | Path) -> int | None:
+def _find_holder(path: str | Path) -> int | None:
     """The pid of another process that holds the lock of this file, `_ELSEWHERE` where that is not known here, or
     `_NOBODY`; None: it cannot be opened, or is no regular file. Raises OSError: its file system has no locks.
     """
@@ -192,7 +192,7 @@ def _holder(path: str | Path) -> int | None:
 
 def of_this() -> dict[str, Any]:
     """What `is_alive` needs to know of this process: `identity.of_life`, and its lock where it holds one."""
-    own = f"{os.sep}{identity.host()}-{os.getpid()}-"
+    own = f"{os.sep}{identity.name_host()}-{os.getpid()}-"
     locks = [path for path in list(_held_here()) if own in path]
     return {**identity.of_life(), **({"life": locks[-1]} if locks else {})}
 
@@ -207,10 +207,10 @@ def is_alive(who: Mapping[str, Any]) -> bool | None:
     lock = str(who.get("life"))
     if is_of_earlier_boot(who):  # a disk of this host's still has its lock; another host's may be free only here
         return False if is_held(lock) is False and is_local(Path(lock).parent) else None
-    if who.get("host") != identity.host() or who.get("boot") != identity.boot_id():
+    if who.get("host") != identity.name_host() or who.get("boot") != identity.boot_id():
         return None
     holder = _holder_of(lock)
-    is_neighbour = who.get("pidns") == identity.namespace("pid")
+    is_neighbour = who.get("pidns") == identity.read_namespace("pid")
     if holder is None:
         return _has_same_pid(who) if is_neighbour else None
     if not is_neighbour:
@@ -225,7 +225,7 @@ def is_of_earlier_boot(who: Mapping[str, Any]) -> bool:
         began_ns = int(str(who.get("start"))[:-4], 16)
     except ValueError:
         return False
-    is_other = who.get("host") == identity.host() and who.get("boot") not in (None, "", identity.boot_id())
+    is_other = who.get("host") == identity.name_host() and who.get("boot") not in (None, "", identity.boot_id())
     return is_other and began_ns < time.time_ns() - time.clock_gettime_ns(time.CLOCK_BOOTTIME)
 
 
@@ -238,7 +238,7 @@ def _maps_its_file(who: Mapping[str, Any]) -> bool:
     """Has the process whose lock is free its live file still mapped? Then it closed the lock by mistake."""
     path = str(who.get("life"))[: -len(SUFFIX)] + LIVE_SUFFIX
     try:
-        maps = proc_files.content(f"/proc/{int(who.get('pid') or 0)}/maps", _MAPS_AT_MOST_BYTES)
+        maps = proc_files.read_content(f"/proc/{int(who.get('pid') or 0)}/maps", _MAPS_AT_MOST_BYTES)
         return any(line.endswith(os.fsencode(path)) for line in maps.split(b"\n"))
     except (OSError, ValueError, TypeError, OverflowError):
         return False
@@ -246,4 +246,4 @@ def _maps_its_file(who: Mapping[str, Any]) -> bool:
 
 def has_execed(who: Mapping[str, Any]) -> bool:
     """Of a process that `is_alive` says is gone: is its pid still there, the same process to the kernel? It execed."""
-    return who.get("pidns") == identity.namespace("pid") and _has_same_pid(who)
+    return who.get("pidns") == identity.read_namespace("pid") and _has_same_pid(who)

@@ -45,11 +45,11 @@ def modules_in(folders: Iterable[str]) -> list[str]:
     """
     key = tuple(folders)
     if not _modules.get(key):
-        _modules[key] = _listed(key)
+        _modules[key] = _list_folders(key)
     return list(_modules[key])
 
 
-def _listed(folders: tuple[str, ...]) -> tuple[str, ...]:
+def _list_folders(folders: tuple[str, ...]) -> tuple[str, ...]:
     try:
         files = [name for folder in folders for name in os.listdir(folder)]
         names = {name.partition(".")[0] for name in files if name.endswith((".py", ".pyc"))}

@@ -43,7 +43,7 @@ class Description(NamedTuple):
     message_domain: str
 
 
-def describe(name: object, stage: object, domain: object) -> Description:
+def describe_site(name: object, stage: object, domain: object) -> Description:
     """All forms of a site's name, which is new. Never raises: what is not a str becomes its type's name."""
     frame: Any = sys._getframe(1)  # the nearest of a module that is not one of ours; None: there is none
     while frame is not None and str(frame.f_globals.get("__name__")).startswith("mstxkit."):
@@ -95,10 +95,10 @@ def utf8(text: str, limit_bytes: int = TEXT_LIMIT_BYTES) -> bytes:
     import hashlib  # only names of 4 KiB need it
 
     tail = f"...[{len(raw)} bytes, {hashlib.blake2b(raw, digest_size=6).hexdigest()}]".encode()
-    return cut(raw, limit_bytes - len(tail)) + tail
+    return cut_text(raw, limit_bytes - len(tail)) + tail
 
 
-def cut(raw: bytes, limit_bytes: int) -> bytes:
+def cut_text(raw: bytes, limit_bytes: int) -> bytes:
     """The longest prefix of UTF-8 `raw` within the limit that does not split a character."""
     return raw[:limit_bytes].decode("utf-8", "ignore").encode()
 
@@ -111,7 +111,7 @@ def safe_message(text: str) -> str:
     if text[0] in _REJECTED_FIRST or text.startswith(_PRUNED_PREFIXES):
         text = "r:" + text
     raw = text.encode()
-    return text if len(raw) <= MESSAGE_LIMIT_BYTES else cut(raw, MESSAGE_LIMIT_BYTES - 3).decode() + "..."
+    return text if len(raw) <= MESSAGE_LIMIT_BYTES else cut_text(raw, MESSAGE_LIMIT_BYTES - 3).decode() + "..."
 
 
 def safe_domain(text: str) -> str:

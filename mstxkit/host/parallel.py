@@ -51,13 +51,13 @@ class _Membership(NamedTuple):
     size: int
 
 
-def place() -> Place:
+def find_place() -> Place:
     """Where this rank stands now. Never raises."""
     try:
         indices = _of_megatron()
         return Place(indices) if indices else _of_torch()
     except Exception as exc:
-        faults.note("parallel.place", exc)
+        faults.note_fault("parallel.place", exc)
         return Place({}, f"its parallel groups cannot be read: {type(exc).__name__}")
 
 
@@ -65,7 +65,7 @@ def part_of_model() -> str:
     """Which part of the model this rank computes: "pp1", "pp0 ep3"; "" where all have the same, or nobody says. What
     only splits the same work evenly (`tp`, `cp`, `sp`) is no part. Never raises.
     """
-    indices = place().indices
+    indices = find_place().indices
     return " ".join(f"{name}{indices[name][0]}" for name in _PARTS if indices.get(name, (0, 1))[1] > 1)
 
 
@@ -91,7 +91,7 @@ def _of_torch() -> Place:
     if not getattr(c10d, "is_initialized", bool)():
         return Place({}, "neither Megatron nor a process group of torch's is set up there")
     rank, world_size = int(c10d.get_rank()), int(c10d.get_world_size())
-    groups = _groups(c10d, rank, world_size)
+    groups = _list_groups(c10d, rank, world_size)
     named = {group.name: group for group in reversed(groups)}  # of several of one name the first one made
     indices = {name: named[name][1:] for name in (*MODEL_DIMENSIONS, "ep") if name in named}
     model_ranks = math.prod(named[name].size for name in MODEL_DIMENSIONS if name in named)
@@ -101,7 +101,7 @@ def _of_torch() -> Place:
     return Place(indices, _UNNAMED) if of_data is None else Place({**indices, "dp": of_data})
 
 
-def _groups(c10d: Any, rank: int, world_size: int) -> list[_Membership]:
+def _list_groups(c10d: Any, rank: int, world_size: int) -> list[_Membership]:
     """Those in which this rank is, but those of all ranks, in the order in which they were made."""
     places = []
     for group, ranks in list(c10d._world.pg_group_ranks.items()):

@@ -62,23 +62,23 @@ class _Remembered:
 _remembered = _Remembered()
 
 
-def forked() -> None:
+def forget_parent() -> None:
     """In a forked child: it is not what its parent was."""
     _remembered.is_forked, _remembered.process = True, _process_of_multiprocessing() or _remembered.process
     _remembered.starting, _remembered.of_ray, _remembered.actor = Part(), Part(), None
 
 
-def called(part: str | None, pid: int) -> str:
+def name_process(part: str | None, pid: int) -> str:
     """What a process without a rank is called: `process 3 (pid 4711)`."""
     return f"{'process' if part in (None, '', _CHILD) else part} (pid {pid})"
 
 
-def forget() -> None:
+def forget_parts() -> None:
     """Drop what is remembered, for tests."""
     _remembered.__dict__.clear()
 
 
-def current(rank: int | None, inherited_rank: Callable[[], int | None], replica: str | None) -> Part:
+def find_part(rank: int | None, inherited_rank: Callable[[], int | None], replica: str | None) -> Part:
     """What this process is, as far as it is known by now.
     `rank`: its rank. `inherited_rank`: gives its parent's rank: a child with another one is a trainer of its own.
     `replica`: the rollout replica that it belongs to.
@@ -89,9 +89,9 @@ def current(rank: int | None, inherited_rank: Callable[[], int | None], replica:
         if part.text is None and rank is not None and rank != inherited_rank():
             part = Part(TRAINER if replica is None else f"replica {replica}")
         elif part.text is None:
-            part = Part(_CHILD, FORK) if process is None else Part(f"process {_number(process)}", PROCESS)
+            part = Part(_CHILD, FORK) if process is None else Part(f"process {_number_child(process)}", PROCESS)
     else:
-        part = next(filter(any, (_starting(), _of_ray())), Part(None if rank is None else TRAINER))
+        part = next(filter(any, (_find_starting(), _of_ray())), Part(None if rank is None else TRAINER))
     if replica is None or part.text == TRAINER or (part.text or "").startswith("replica "):
         return part
     return part._replace(text=f"replica {replica} {part.text or ''}".rstrip())
@@ -111,7 +111,7 @@ def _process_of_multiprocessing() -> Any:
     return None
 
 
-def _starting() -> Part:
+def _find_starting() -> Part:
     """As what a spawned child is started, while it imports its parent's main module and until more is known.
 
     Source: `multiprocessing/spawn.py` (`prepare` gives the main process the child's name) and `forkserver.py`.
@@ -126,7 +126,7 @@ def _starting() -> Part:
     return _remembered.starting
 
 
-def _number(process: Any) -> str:
+def _number_child(process: Any) -> str:
     """`3`; `1:2` for the second child of the first one."""
     return ":".join(map(str, process._identity))
 
@@ -135,17 +135,17 @@ def _of_child(process: Any) -> Part:
     """What a child of multiprocessing does, or is called; nothing for one of which nothing is said."""
     target = getattr(process, "_target", None)
     where, name = getattr(target, "__module__", None), getattr(target, "__name__", None)
-    worker_id = _argument(process, target, _WORKER_ID) if name == _DATALOADER_WORKER else None
+    worker_id = _find_argument(process, target, _WORKER_ID) if name == _DATALOADER_WORKER else None
     if type(worker_id) is int:
         return Part(f"dataloader {worker_id}", DATALOADER)
     if type(where) is str and (where, name) in _POOL_WORKERS:
-        return Part(f"pool {_number(process)}", POOL)
+        return Part(f"pool {_number_child(process)}", POOL)
     own_name = getattr(process, "_name", None)
     is_telling = type(own_name) is str and own_name and not _OWN_NAME.fullmatch(own_name)
     return Part(own_name, PROCESS) if is_telling else Part()
 
 
-def _argument(process: Any, target: Any, name: str) -> Any:
+def _find_argument(process: Any, target: Any, name: str) -> Any:
     """What a child's target was given for one of its positional arguments."""
     if type(target) is FunctionType:  # of a function of ours that stands for it: its own
         target = target.__dict__.get("__wrapped__", target)

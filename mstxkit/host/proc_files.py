@@ -11,7 +11,7 @@ import os
 _LIMIT_BYTES = 1 << 20
 
 
-def content(path: str, limit_bytes: int = _LIMIT_BYTES) -> bytes:
+def read_content(path: str, limit_bytes: int = _LIMIT_BYTES) -> bytes:
     """All of it, as far as the limit goes. Raises OSError: it cannot be read."""
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
@@ -24,13 +24,13 @@ def content(path: str, limit_bytes: int = _LIMIT_BYTES) -> bytes:
         os.close(descriptor)
 
 
-def text(path: str, limit_bytes: int = _LIMIT_BYTES) -> str:
+def read_text(path: str, limit_bytes: int = _LIMIT_BYTES) -> str:
     """The same; what is not UTF-8 is replaced. Raises OSError."""
-    return content(path, limit_bytes).decode("utf-8", "replace")
+    return read_content(path, limit_bytes).decode("utf-8", "replace")
 
 
 def stat_of(folder: str) -> list[str]:
     """The fields of `stat` of a process or thread, from its state on, which proc(5) counts as the third.
     Raises OSError: it is gone.
     """
-    return text(f"{folder}/stat").rpartition(")")[2].split()
+    return read_text(f"{folder}/stat").rpartition(")")[2].split()

@@ -51,15 +51,15 @@ def threads_of(processes: Iterable[WatchedProcess], folder: Path, is_idle: Calla
     before = {name: process.last_words() for name, (process, _) in waiting.items()}
     for process, _ in waiting.values():
         what = stacks.ASK_ALL if is_idle(process.name) else stacks.ASK_THREADS
-        ask(folder, process.name, what)
+        ask_process(folder, process.name, what)
     states = {name: kernel.state_of(of[0].pid) if of[0].pid else "" for name, of in waiting.items()}
     able = {name: of for name, of in waiting.items() if states[name] not in _CANNOT_ANSWER}
-    answers = _answered(able, ITSELF, ANSWERS_WITHIN_S)
+    answers = _answers_of(able, ITSELF, ANSWERS_WITHIN_S)
     full = _full_answers({name: (able[name][0], before[name].full_answers) for name in answers})
     answers = {name: answer._replace(has_ring=name in full and is_idle(name)) for name, answer in answers.items()}
     # A signal may end a call of the kernel's: only who does nothing is sent one.
     mute = {name: of for name, of in able.items() if name not in answers and is_idle(name) and _may_signal(of[0])}
-    answers.update(_answered(mute, BY_SIGNAL, _SIGNAL_WITHIN_S))
+    answers.update(_answers_of(mute, BY_SIGNAL, _SIGNAL_WITHIN_S))
     for name, (process, _) in mute.items():
         words = process.last_words()
         if words.answers > before[name].answers:  # on a busy host it was only late
@@ -71,7 +71,7 @@ def threads_of(processes: Iterable[WatchedProcess], folder: Path, is_idle: Calla
     return answers
 
 
-def ask(folder: Path, name: str, what: bytes) -> None:
+def ask_process(folder: Path, name: str, what: bytes) -> None:
     """Write into the pipe of a process, by its name. Never raises, waits for nobody."""
     pipe = folder / f"{name}{layout.ASK_SUFFIX}"
     try:
@@ -86,7 +86,9 @@ def ask(folder: Path, name: str, what: bytes) -> None:
         os.close(number)
 
 
-def _answered(asked: dict[str, tuple[WatchedProcess, tuple[int, int]]], by: str, within_s: float) -> dict[str, Answer]:
+def _answers_of(
+    asked: dict[str, tuple[WatchedProcess, tuple[int, int]]], by: str, within_s: float
+) -> dict[str, Answer]:
     answers: dict[str, Answer] = {}
     deadline = time.monotonic() + within_s
     while len(answers) < len(asked) and time.monotonic() < deadline:
@@ -119,7 +121,7 @@ def _has_settled(state: Callable[[], tuple[int, int]]) -> tuple[int, int]:
 def _may_signal(process: WatchedProcess) -> bool:
     """Only where our own handler is: whose else it is, is nobody's to call."""
     number = process.last_words().signal
-    if number != signal.SIGURG or not kernel.catches(process.pid, number) or process.is_gone():
+    if number != signal.SIGURG or not kernel.catches_signal(process.pid, number) or process.is_gone():
         return False
     try:
         if process.pidfd >= 0:

@@ -13,7 +13,7 @@ from typing import Any, Collection, Iterable, Mapping, NamedTuple, Sequence
 from ..host import parts
 from ..store.collectives import ranks_as_text, ranks_in
 from ..store.stacks import ThreadStack
-from ..store.values import count_of, grouped, list_of, small_number, table_of, text_of, whole_number
+from ..store.values import count_of, group_by, list_of, small_number, table_of, text_of, whole_number
 from . import waiting
 
 Report = Mapping[str, Any]
@@ -62,7 +62,7 @@ class Cause(NamedTuple):
     missing: Missing | None = None  # the collective that is missing somebody
 
 
-def cause(reports: Sequence[Report], hang_s: float, blamed: Mapping[str, int] = {}) -> Cause | None:
+def find_cause(reports: Sequence[Report], hang_s: float, blamed: Mapping[str, int] = {}) -> Cause | None:
     """Who is stuck, by the reports of all processes; None: nobody is, as they wait for those who work, or for a
     debugger. Whoever has done something within `hang_s` goes on. `blamed`: processes that hangs are laid to which are
     not over, with when these were told of, wall clock: what holds them up since before is that again.
@@ -73,11 +73,11 @@ def cause(reports: Sequence[Report], hang_s: float, blamed: Mapping[str, int] = 
     missing = first_missing(reports)
     waiters = [report for report in stuck if _waits_for_others(report)]
     # Who is gone holds up only those that wait for others; so does who is stopped, before he himself is stuck.
-    held_fast = [r for r in reports if is_stuck(r) or (waiters and held(r) == "stopped")]
+    held_fast = [r for r in reports if is_stuck(r) or (waiters and hold_of(r) == "stopped")]
     held_fast = [r for r in held_fast if not _waits_for_others(r) and (waiters or not r.get("gone_ns"))]
     if held_fast:
         return _of_held(held_fast, reports, missing, blamed)
-    in_collectives = [report for report in waiters if held(report) == waiting.COLLECTIVE]
+    in_collectives = [report for report in waiters if hold_of(report) == waiting.COLLECTIVE]
     if in_collectives:
         return _of_collectives(in_collectives, reports, missing, hang_s)
     return _of_others(waiters, reports, hang_s)
@@ -90,34 +90,37 @@ def _of_held(
     these the one that is not like the others. None: nobody has said yet what he is at.
     """
     absent = () if missing is None else missing.missing
-    alike, order = Counter(_place(report) for report in reports), list(HELD)
+    alike, order = Counter(_place_of(report) for report in reports), list(HELD)
     accused = [report for report in candidates if is_accused(report, blamed)]
     # Several at one place may wait there, although no call says so.
-    alone = [r for r in candidates if alike[_place(r)] == 1 or held(r) in ("stopped", "disk")]
+    alone = [r for r in candidates if alike[_place_of(r)] == 1 or hold_of(r) in ("stopped", "disk")]
     alone = [report for report in alone if not is_accused(report, blamed)]
     candidates = [report for report in candidates if small_number(report.get("rank")) in absent] or candidates
     if accused:  # whoever came later waits for these, or is another hang
         new = {id(report) for report in alone}
         candidates = [report for report in candidates if id(report) in new] or accused
-    chosen = min(candidates, key=lambda r: (_is_mute(r), order.index(held(r)), alike[_place(r)], since_ns(r), _name(r)))
+    chosen = min(
+        candidates,
+        key=lambda r: (_is_mute(r), order.index(hold_of(r)), alike[_place_of(r)], since_ns(r), _rank_of(r)),
+    )
     # Who is late would answer if there were a core for it; who only works has time enough.
     is_late = chosen.get("is_late") is True and chosen.get("works") is not True
     if _is_mute(chosen) and (len(candidates) > 1 or is_late) and _is_early(chosen):
         return None
     others = [report for report in (*accused, *alone) if report is not chosen and not _is_mute(report)]
-    reason = HELD[held(chosen)]
+    reason = HELD[hold_of(chosen)]
     if missing is not None and small_number(chosen.get("rank")) in absent:
         reason += f"; it has not entered {missing.words}"
     reason += f"; stuck as well: {_who_where(others)}" if others else ""
     held_fast = {id(report) for report in (chosen, *others)}
     living = [r for r in reports if id(r) not in held_fast and not r.get("gone_ns")]
     waits = tuple(r for r in living if is_stuck(r) or waits_now(r))
-    return Cause(chosen, held(chosen), reason, waits, missing)
+    return Cause(chosen, hold_of(chosen), reason, waits, missing)
 
 
 def is_accused(report: Report, blamed: Mapping[str, int]) -> bool:
-    """Is it held up since before that was told of? `blamed`: as of `cause`."""
-    return since_ns(report) <= blamed.get(_name(report), -1)
+    """Is it held up since before that was told of? `blamed`: as of `find_cause`."""
+    return since_ns(report) <= blamed.get(_rank_of(report), -1)
 
 
 def _of_collectives(
@@ -131,11 +134,11 @@ def _of_collectives(
     if missing is not None:
         absent = [report for report in members if small_number(report.get("rank")) in missing.missing]
     else:
-        absent = [report for report in members if held(report) != waiting.COLLECTIVE]
+        absent = [report for report in members if hold_of(report) != waiting.COLLECTIVE]
     if any(goes_on(report, hang_s) or may_wait(report) for report in absent):
         return None
     if absent:
-        chosen = min(absent, key=lambda report: (since_ns(report) or 1 << 63, _name(report)))
+        chosen = min(absent, key=lambda report: (since_ns(report) or 1 << 63, _rank_of(report)))
         reason = "it is not in the collective that the others wait in"
         reason = f"it has not entered {missing.words}" if missing is not None else reason
         others = tuple(report for report in reports if report is not chosen and waits_now(report))
@@ -146,7 +149,7 @@ def _of_collectives(
     if len(groups) == 2 and len(groups[1][1]) == 1 and len(groups[0][1]) > 1:  # one is elsewhere than all the others
         odd, others = groups[1][1][0], tuple(groups[0][1])
         return Cause(odd, "collective", "it is in another collective than the others", others, missing)
-    first = min(waiters, key=lambda report: (since_ns(report), _name(report)))
+    first = min(waiters, key=lambda report: (since_ns(report), _rank_of(report)))
     if len(waiters) == 1 and sum(_world_of(report) == _world_of(first) for report in reports) < 2:
         return Cause(first, "collective", "it waits in a collective for processes that are not recorded", (), missing)
     ranks = {report.get("rank") for report in reports if report.get("world_size") == first.get("world_size")}
@@ -167,7 +170,7 @@ def _of_others(waiters: list[Report], reports: Sequence[Report], hang_s: float) 
     held_up = {report.get("rank") for report in reports if _is_beside(report) and is_unmarked(report)}
     chosen = min(
         waiters,
-        key=lambda r: (small_number(r.get("rank")) is None, r.get("rank") not in held_up, since_ns(r), _name(r)),
+        key=lambda r: (small_number(r.get("rank")) is None, r.get("rank") not in held_up, since_ns(r), _rank_of(r)),
     )
     others = tuple(report for report in waiters if report is not chosen)
     reason = "it waits for another process, and none that is recorded works"
@@ -195,11 +198,11 @@ def goes_on(report: Report, hang_s: float) -> bool:
 
 def may_wait(report: Report) -> bool:
     """Does it wait for others, and is not known yet how long that takes?"""
-    return held(report) == waiting.OTHERS and _is_within(report, "patience_s")
+    return hold_of(report) == waiting.OTHERS and _is_within(report, "patience_s")
 
 
 def _waits_for_others(report: Report) -> bool:
-    return held(report) in (waiting.COLLECTIVE, waiting.OTHERS)
+    return hold_of(report) in (waiting.COLLECTIVE, waiting.OTHERS)
 
 
 def waits_now(report: Report) -> bool:
@@ -207,7 +210,7 @@ def waits_now(report: Report) -> bool:
     return bool(_ranges_inside(report)) and _waits_for_others(report)
 
 
-def held(report: Report) -> str:
+def hold_of(report: Report) -> str:
     """In which way a process is held: a key of HELD, `collective` or `others`."""
     state = text_of(report.get("state"))
     if report.get("gone_ns"):
@@ -226,12 +229,12 @@ def held(report: Report) -> str:
 def is_unmarked(report: Report) -> bool:
     """Is it at something of its own, of which no range says what it is, as a data loader that is stuck?"""
     is_known = not _ranges_inside(report) and bool(table_of(report.get("thread")))
-    return is_known and held(report) in ("own", "lock")
+    return is_known and hold_of(report) in ("own", "lock")
 
 
 def _is_mute(report: Report) -> bool:
     """Is it not known what it is at? On a busy host who merely waits may be late to answer."""
-    return held(report) in ("lock", "own") and not table_of(report.get("thread"))
+    return hold_of(report) in ("lock", "own") and not table_of(report.get("thread"))
 
 
 def _is_unknown(report: Report) -> bool:
@@ -246,7 +249,7 @@ def _is_early(report: Report) -> bool:
 
 
 def _is_within(report: Report, limit: str, times: float = 1.0) -> bool:
-    quiet_s, limit_s = map(innermost(report).get, ("quiet_s", limit))
+    quiet_s, limit_s = map(find_innermost(report).get, ("quiet_s", limit))
     return isinstance(quiet_s, (int, float)) and isinstance(limit_s, (int, float)) and quiet_s <= times * limit_s
 
 
@@ -258,7 +261,7 @@ def first_missing(reports: Iterable[Report]) -> Missing | None:
         rank = small_number(report.get("rank"))
         if rank is None or _is_beside(report):
             continue
-        if held(report) == waiting.COLLECTIVE and report.get("has_ring") is False:
+        if hold_of(report) == waiting.COLLECTIVE and report.get("has_ring") is False:
             unread.add(rank)
             continue
         for entry in map(table_of, list_of(report.get("entered"))):
@@ -290,21 +293,21 @@ def groups_of(reports: Iterable[Report]) -> list[tuple[tuple[str, ...], list[Rep
     """Stages and stacks with those that are at them, the largest group, which is the healthy one, first. Who is gone is
     in another one than who lives.
     """
-    groups = grouped(reports, lambda report: (*_place(report), "gone" * bool(report.get("gone_ns"))))
+    groups = group_by(reports, lambda report: (*_place_of(report), "gone" * bool(report.get("gone_ns"))))
     return sorted(groups.items(), key=lambda pair: (-len(pair[1]), pair[0]))
 
 
-def _place(report: Report) -> tuple[str, ...]:
-    stack = waiting.alike(ThreadStack.read(table_of(report.get("thread"))).frames)
-    return text_of(innermost(report).get("stage")), *stack
+def _place_of(report: Report) -> tuple[str, ...]:
+    stack = waiting.find_shared(ThreadStack.read(table_of(report.get("thread"))).frames)
+    return text_of(find_innermost(report).get("stage")), *stack
 
 
 def since_ns(report: Report) -> int:
     """When it entered the innermost range that is stuck, else the innermost one; 0: it is in none."""
-    return whole_number(table_of(innermost(report)).get("since_ns"))
+    return whole_number(table_of(find_innermost(report)).get("since_ns"))
 
 
-def innermost(report: Report) -> Mapping[str, Any]:
+def find_innermost(report: Report) -> Mapping[str, Any]:
     """The innermost of its ranges that are stuck, else of those that it is inside of; {}: of none."""
     inside = [table_of(range_) for range_ in _ranges_inside(report)]
     at = [range_ for range_ in inside if range_.get("is_stuck") is True] or inside
@@ -313,17 +316,17 @@ def innermost(report: Report) -> Mapping[str, Any]:
     return at[depths.index(max(depths))] if at else {}
 
 
-def who(report: Report) -> str:
+def who_is(report: Report) -> str:
     """`rank 1 actor`; `process 3 (pid 4711)` where it has none."""
     rank, role = small_number(report.get("rank")), text_of(report.get("role"))
     part = text_of(report.get("part"))
     if rank is None:
-        return f"{parts.called(part, whole_number(report.get('pid')))} {role}".rstrip()
+        return f"{parts.name_process(part, whole_number(report.get('pid')))} {role}".rstrip()
     return " ".join(filter(None, (f"rank {rank}", role, part if part not in ("", role, parts.TRAINER) else "")))
 
 
 def _who_where(reports: Sequence[Report]) -> str:
-    ranges = [(who(report), innermost(report)) for report in reports[:_OTHERS_AT_MOST]]
+    ranges = [(who_is(report), find_innermost(report)) for report in reports[:_OTHERS_AT_MOST]]
     texts = [f"{name} in {text_of(at.get('name'))} ({text_of(at.get('stage'))})" for name, at in ranges]
     return ", ".join(texts) + (f" and {len(reports) - len(texts)} more" if len(reports) > len(texts) else "")
 
@@ -335,7 +338,7 @@ def who_all(reports: Iterable[Report]) -> str:
     for report in reports:
         rank = small_number(report.get("rank"))
         if rank is None or _is_beside(report):
-            others.append(who(report))
+            others.append(who_is(report))
         else:
             by_role.setdefault(text_of(report.get("role")), set()).add(rank)
     texts = []
@@ -369,5 +372,5 @@ def _world_of(report: Report) -> tuple[str, object]:
     return text_of(report.get("role")), report.get("world_size")
 
 
-def _name(report: Report) -> str:
+def _rank_of(report: Report) -> str:
     return text_of(report.get("process"))

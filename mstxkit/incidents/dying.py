@@ -72,10 +72,10 @@ class Dying:
             return ""  # whoever said goodbye has told of its exception
         lives = [_life_of(death), *map(_life_of, (other for other in self.deaths if other is not death)), *self._past]
         lives += [_make_life(other, now_ns, RUNNING) for other in living]
-        numbers = attempts.number([(life.process.identity, life.start_ns, life.last_ns) for life in lives])
+        numbers = attempts.number_attempts([(life.process.identity, life.start_ns, life.last_ns) for life in lives])
         for index, (life, attempt) in enumerate(zip(lives, numbers)):
             life.process.index, life.process.attempt = index, attempt
-        return incidents.KILLED if endings.judge(lives)[0].state == KILLED else ""
+        return incidents.KILLED if endings.judge_endings(lives)[0].state == KILLED else ""
 
 
 def _life_of(death: Death) -> Life:

@@ -59,7 +59,7 @@ class IncidentFolders:
         opened = self._find_open(kind, since_ns)
         if opened is None:  # of a thousand hosts that see it at once only the first ones need the lock
             folders.make_folder(self._folder)
-            with documents.locked(self._folder / layout.INCIDENTS_LOCK, _LOCKED_WITHIN_S):
+            with documents.hold_lock(self._folder / layout.INCIDENTS_LOCK, _LOCKED_WITHIN_S):
                 opened = self._find_open(kind, since_ns) or self._make_call(kind, time.time_ns())
         return opened
 
@@ -74,7 +74,7 @@ class IncidentFolders:
     def _make_call(self, kind: str, now_ns: int) -> Call:
         self._make_room()
         name = _name_of(now_ns)
-        for last in incidents.names(self._run)[-1:]:  # the newest is the last, also where a clock was set back
+        for last in incidents.list_names(self._run)[-1:]:  # the newest is the last, also where a clock was set back
             try:
                 last_ms = calendar.timegm(time.strptime(last[:15], "%Y%m%dT%H%M%S")) * 1000 + int(last[16:])
                 name = max(name, _name_of((last_ms + 1) * 10**6))
@@ -91,14 +91,14 @@ class IncidentFolders:
         return call
 
     def _write(self, call: Call) -> None:
-        content = documents.encoded(self._run_id, call._asdict())
+        content = documents.encode_document(self._run_id, call._asdict())
         documents.replace_file(self._folder / call.name / layout.INCIDENT_CALL, content)
 
     def taken_over(self, call: Call) -> Call:
         """One that nobody has concluded, as this host's from now on; or as another host has taken it over before.
         Raises OSError, MstxkitError: it cannot be written.
         """
-        with documents.locked(self._folder / layout.INCIDENTS_LOCK, _LOCKED_WITHIN_S):
+        with documents.hold_lock(self._folder / layout.INCIDENTS_LOCK, _LOCKED_WITHIN_S):
             now = self.call(call.name)
             if now == call:
                 now = call._replace(by=self.place)
@@ -107,7 +107,7 @@ class IncidentFolders:
 
     def newest(self) -> Call | None:
         """The incident that was opened last; None where there is none."""
-        names = incidents.names(self._run)
+        names = incidents.list_names(self._run)
         return self.call(names[-1]) if names else None
 
     def call(self, name: str) -> Call | None:
@@ -119,24 +119,24 @@ class IncidentFolders:
 
     def calls(self) -> list[Call]:
         """All that are there, oldest first."""
-        return [call for call in map(self.call, incidents.names(self._run)) if call is not None]
+        return [call for call in map(self.call, incidents.list_names(self._run)) if call is not None]
 
     def concluded(self, name: str) -> Incident | None:
         """What an incident came to; None while it is open, and where that cannot be read."""
         try:
-            return incidents.summary(self._run, name, self._run_id)
+            return incidents.read_summary(self._run, name, self._run_id)
         except Unusable:
             return None
 
     def lasting(self, but: str = "") -> list[Incident]:
         """The hangs that are told of and not over, but for one of these."""
-        others = [self.concluded(name) for name in incidents.names(self._run) if name != but]
+        others = [self.concluded(name) for name in incidents.list_names(self._run) if name != but]
         return [o for o in others if o is not None and o.kind == HANG and not o.over_ns]
 
     def answer(self, name: str, reports: Sequence[Mapping[str, Any]]) -> None:
         """Leave what this host has to report. Raises OSError: it cannot be written, or the incident is gone."""
         about = {"host": self.place, "written_ns": time.time_ns(), "processes": list(reports)}
-        documents.replace_file(self._answer_of(name), documents.encoded(self._run_id, about))
+        documents.replace_file(self._answer_of(name), documents.encode_document(self._run_id, about))
 
     def reports(self, name: str) -> dict[str, list[dict[str, Any]]]:
         """What each host has reported so far, by its file."""
@@ -160,12 +160,13 @@ class IncidentFolders:
         folder = self._folder / incident.incident
         if incident.over_ns and not folder.is_dir() and run_file.id_of(self._run) == self._run_id:
             return
-        documents.replace_file(folder / layout.INCIDENT_PAGE, page.text(incident).encode("utf-8", "backslashreplace"))
+        text = page.write_page(incident).encode("utf-8", "backslashreplace")
+        documents.replace_file(folder / layout.INCIDENT_PAGE, text)
         documents.replace_file(folder / layout.INCIDENT_FILE, incident.as_json(self._run_id))
 
     def dissolve(self, name: str, quiet_s: float = 0.0) -> None:
         """Nothing was wrong. `quiet_s`: for so long no host need look again at those that merely wait."""
-        content = documents.encoded(self._run_id, {"until_ns": time.time_ns() + int(quiet_s * 1e9)})
+        content = documents.encode_document(self._run_id, {"until_ns": time.time_ns() + int(quiet_s * 1e9)})
         documents.replace_file(self._folder / layout.INCIDENTS_QUIET, content)
         if incidents.is_name(name) and not (self._folder / name / layout.INCIDENT_FILE).exists():
             shutil.rmtree(self._folder / name, ignore_errors=True)
@@ -199,19 +200,19 @@ class IncidentFolders:
     def silent(self, reports: Sequence[Mapping[str, Any]]) -> list[Whereabouts]:
         """Ranks that have not reported, as their hosts have said of them in the last quarter of an hour."""
         heard = {(report.get("rank"), text_of(report.get("role"))) for report in reports}
-        seen = (where for where in whereabouts.seen(self._run, self._run_id) if where.age.seconds < _SILENT_S)
+        seen = (where for where in whereabouts.read_seen(self._run, self._run_id) if where.age.seconds < _SILENT_S)
         return [where for where in seen if where.rank is not None and (where.rank, where.role) not in heard]
 
     def has_begun_anew(self, incident: Incident) -> bool:
         """Is the rank that it is laid to heard of in another process since? *Cost*: a file a host."""
-        seen, details = whereabouts.seen(self._run, self._run_id), incident.details
+        seen, details = whereabouts.read_seen(self._run, self._run_id), incident.details
         mine = (where for where in seen if (where.rank, where.role) == (incident.rank, incident.role))
         since = [where for where in mine if where.is_of_a_rank and where.written_ns > incident.time_ns]
         return any((where.host, where.pid) != (details.get("host"), details.get("pid")) for where in since)
 
     def _make_room(self) -> None:
         """The oldest goes first, never the first of all."""
-        names = incidents.names(self._run)
+        names = incidents.list_names(self._run)
         sizes = {name: folders.size_bytes(self._folder / name) for name in names}
         later = names[1:]
         while later and (len(later) + 1 >= self._at_most or sum(sizes.values()) > self._most_bytes):
@@ -237,7 +238,7 @@ def _name_of(time_ns: int) -> str:
     return time.strftime("%Y%m%dT%H%M%S", time.gmtime(time_ns // 10**9)) + f".{time_ns // 10**6 % 1000:03d}"
 
 
-def ask(run: Path) -> None:
+def ask_hosts(run: Path) -> None:
     """Ask all hosts of a run for an incident now. Raises OSError, CaptureError: it cannot be asked for."""
     folders.make_folder(run / layout.INCIDENTS)
     documents.replace_file(run / layout.INCIDENTS / layout.INCIDENT_ASKED, b"")

@@ -16,7 +16,7 @@ from typing import Any, Iterable, Mapping, NamedTuple
 from ..errors import FormatError
 from ..host import lease
 from ..judging.bounded import forget_oldest
-from ..stages import canonical
+from ..stages import canonical_key
 from ..store import documents, incidents, layout, stacks
 from ..store.documents import Unusable
 from ..store.values import table_of, whole_number
@@ -28,7 +28,7 @@ from .deciding import Cause
 from .dying import Death, Dying
 from .kernel import Effort
 from .looking import RangeInside, WatchedProcess
-from .reports import Facts, JudgedRange, identify, report, wall_ns
+from .reports import Facts, JudgedRange, make_report, tell_who, wall_ns
 
 _NS = 10**9
 # Seconds between two looks at most, where somebody is quiet; all the others have just done something: twice as many.
@@ -91,7 +91,7 @@ class WatchedHost:
 
     def look(self) -> list[HostEvent]:
         """Look at all of them; deaths and exceptions that are news."""
-        lease.show(self.lock)
+        lease.show_life(self.lock)
         names, now_ns = self.begin(), time.monotonic_ns()
         events, ended = self._find_unseen(names), self._ended_within(0)
         for name, process in list(self.processes.items()):
@@ -151,7 +151,7 @@ class WatchedHost:
 
     def is_debugged(self) -> bool:
         """Is a debugger attached to any of them?"""
-        return any(kernel.tracer(process.pid) for process in self.processes.values() if process.pid)
+        return any(kernel.find_tracer(process.pid) for process in self.processes.values() if process.pid)
 
     def begin_anew(self) -> None:
         """What was quiet until now counts for nobody: somebody was debugged."""
@@ -163,7 +163,7 @@ class WatchedHost:
         """
         for _ in range(_WORKS_ASKED):
             reports = self.reports(asks_all=False)
-            cause = deciding.cause(reports, self.hang_s, blamed)
+            cause = deciding.find_cause(reports, self.hang_s, blamed)
             if cause is None or cause.report is None or cause.report.get("works") is not True:
                 break
             time.sleep(_ASKED_AGAIN_S)
@@ -173,7 +173,7 @@ class WatchedHost:
         """On all of them, and on those that died. Takes up to five seconds, where some do not answer. `asks_all`:
         False: leave those alone that work, and may, while it is not known whether anything is wrong.
         """
-        lease.show(self.lock)
+        lease.show_life(self.lock)
         stuck = self.stuck()
         asked = [p for p in self.processes.values() if asks_all or p.name in stuck or not self._works(p.name)]
         answers = threads_of(asked, self._folder, lambda name: bool(self._efforts.get(name)) and not self._works(name))
@@ -189,7 +189,7 @@ class WatchedHost:
         facts = Facts(self._judged.get(process.name, []), self._works(process.name), quiet_s)
         try:
             process.learn_who()
-            return report(process, self._folder, facts, answer)
+            return make_report(process, self._folder, facts, answer)
         except (OSError, FormatError):
             return None  # it has just ended
 
@@ -252,7 +252,8 @@ class WatchedHost:
         inside = sorted(process.inside, key=lambda r: (r.since_ns // _TICKS_APART_NS, r.slot.depth))
         for number, range_ in reversed([*enumerate(inside)]):
             thread = range_.slot.thread
-            stage = hang.slowest_stage([canonical(r.stage) for r in inside[: number + 1] if r.slot.thread == thread])
+            of_thread = (r for r in inside[: number + 1] if r.slot.thread == thread)
+            stage = hang.slowest_stage([canonical_key(r.stage) for r in of_thread])
             judged.append(self._judge(process, range_, stage, works, now_ns, may_last_s.get(thread, 0.0)))
             may_last_s[thread] = judged[-1].limit_s
         return judged[::-1]
@@ -283,7 +284,7 @@ class WatchedHost:
         if process.pid:
             efforts = self._efforts.setdefault(process.name, deque())
             if not efforts or now_ns - efforts[-1][0] >= self._span_ns() / 5:
-                efforts.append((now_ns, kernel.effort(process.pid)))
+                efforts.append((now_ns, kernel.measure_effort(process.pid)))
             while len(efforts) > 2 and now_ns - efforts[1][0] > self._span_ns():
                 efforts.popleft()
 
@@ -326,7 +327,7 @@ class WatchedHost:
             return []
         if has_said_goodbye and not words.fatal and not words.exceptions:
             if (process.who.get("world_size") or 1) > 1:  # others may wait for it
-                self._dead.append({**identify(process.name, process.who), "state": "left", "gone_ns": wall_ns(now_ns)})
+                self._dead.append({**tell_who(process.name, process.who), "state": "left", "gone_ns": wall_ns(now_ns)})
             self._dying.have_ended(process, now_ns)
             self.ended[process.name] = process.inside
             forget_oldest(self.ended, _DEAD_AT_MOST)
@@ -374,21 +375,22 @@ class WatchedHost:
         judged = self._judged.get(process.name, [])
         facts = Facts(judged, gone_ns=wall_ns(death.gone_ns), signal=death.signal)
         try:
-            made = report(process, self._folder, facts, Answer("", process.last_words().threads))
+            made = make_report(process, self._folder, facts, Answer("", process.last_words().threads))
         except (OSError, FormatError):
-            made = {**identify(process.name, process.who), "state": "gone", "gone_ns": facts.gone_ns}
+            made = {**tell_who(process.name, process.who), "state": "gone", "gone_ns": facts.gone_ns}
         return {**made, "oom_kills": max(0, death.oom_kills), "exit_status": process.exit_status()}
 
 
 def _left_by(folder: Path, name: str) -> dict[str, Any]:
     """The report on one of which nothing is left but, perhaps, the exceptions that nobody caught."""
     try:
-        content = documents.read(folder / f"{name}{layout.STACKS_SUFFIX}", 2 * stacks.LIMIT_BYTES) or b""
+        content = documents.read_small(folder / f"{name}{layout.STACKS_SUFFIX}", 2 * stacks.LIMIT_BYTES) or b""
     except (OSError, Unusable):
         content = b""
-    exceptions = stacks.read(content.decode("utf-8", "replace")).exceptions
+    exceptions = stacks.read_stacks(content.decode("utf-8", "replace")).exceptions
     last = exceptions[-1] if exceptions else {}
-    made = {**identify(name, table_of(last.get("who"))), "state": "gone", "gone_ns": whole_number(last.get("time_ns"))}
+    made = tell_who(name, table_of(last.get("who")))
+    made.update(state="gone", gone_ns=whole_number(last.get("time_ns")))
     return {**made, "exceptions": [dict(last)], "raised": len(exceptions)}
 
 

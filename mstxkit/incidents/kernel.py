@@ -66,17 +66,17 @@ def oom_kills() -> int:
     return int(_read_field("/proc/vmstat", "oom_kill "))
 
 
-def tracer(pid: int) -> int:
+def find_tracer(pid: int) -> int:
     """The process that debugs it; 0: none."""
     return int(_read_field(f"/proc/{pid}/status", "TracerPid:"))
 
 
-def catches(pid: int, signal: int) -> bool:
+def catches_signal(pid: int, signal: int) -> bool:
     """Has it a handler for this signal?"""
     return bool(int(_read_field(f"/proc/{pid}/status", "SigCgt:"), 16) >> signal - 1 & 1)
 
 
-def effort(pid: int) -> Effort:
+def measure_effort(pid: int) -> Effort:
     """Of the process, its descendants that live, and those that have ended and were waited for, as a compiler's."""
     cpu_s, moved_bytes, running = 0.0, 0, dict[int, int]()
     for member in _list_tree(pid):
@@ -95,7 +95,7 @@ def running_threads(pid: int) -> list[int]:
     return [tid for tid in _list_threads(pid) if _read_stat(f"/proc/{pid}/task/{tid}")[:1] == ["R"]]
 
 
-def threads(pid: int) -> list[dict[str, Any]]:
+def list_threads(pid: int) -> list[dict[str, Any]]:
     """`tid, name, state, waits_in, kernel` of each thread, the main one first: what the kernel holds it in."""
     return [
         {
@@ -149,6 +149,6 @@ def _read_field(path: str, key: str) -> str:
 
 def _read_text(path: str) -> str:
     try:
-        return proc_files.text(path, 1 << 16)
+        return proc_files.read_text(path, 1 << 16)
     except (OSError, ValueError):
         return ""

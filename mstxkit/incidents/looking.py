@@ -87,7 +87,7 @@ class WatchedProcess:
     def pid(self) -> int:
         """Of the process; 0 where it is of another pid namespace."""
         pid = self.who.get("pid")
-        return pid if isinstance(pid, int) and self.who.get("pidns") == identity.namespace("pid") else 0
+        return pid if isinstance(pid, int) and self.who.get("pidns") == identity.read_namespace("pid") else 0
 
     def look(self, now_ns: int) -> list[RangeInside]:
         """What it is inside of now; what it left since the last look is given back. `now_ns`: CLOCK_MONOTONIC. Raises
@@ -208,7 +208,7 @@ class WatchedProcess:
             return stacks.LastWords()
         size = os.fstat(self._stacks).st_size
         start = max(0, size - stacks.LIMIT_BYTES)
-        return stacks.read(documents.read_part(self._stacks, start, size).decode("utf-8", "replace"))
+        return stacks.read_stacks(documents.read_part(self._stacks, start, size).decode("utf-8", "replace"))
 
     def stacks_state(self) -> tuple[int, int]:
         """Another pair once it has written more."""

@@ -9,7 +9,7 @@ from ..reading.report.escape import for_terminal
 from ..reading.report.sentences import of_incident
 from ..store.incidents import Incident
 from ..store.values import finite_number, list_of, small_number, step_number, table_of, text_of, whole_number
-from ..store.whereabouts import span
+from ..store.whereabouts import write_span
 from . import waiting
 
 _WIDTH, _NS = 200, 10**9
@@ -18,7 +18,7 @@ _GROUPS_SHOWN, _CALLS_SHOWN, _CALLS_OF_GROUP = 8, 16, 5
 WENT_ON, BEGUN_ANEW = "it went on by itself", "its ranks have begun anew"
 
 
-def text(incident: Incident) -> str:
+def write_page(incident: Incident) -> str:
     """The page."""
     return "\n".join(for_terminal(line, _WIDTH) for line in _list_lines(incident)) + "\n"
 
@@ -31,7 +31,7 @@ def _list_lines(incident: Incident) -> Iterator[str]:
     yield f"Opened {_show_time(incident.time_ns)}; reports of {incident.reports} processes, {of_hosts}."
     if incident.over_ns:
         how = text_of(details.get("over")) or WENT_ON
-        yield f"{how.capitalize()} {span((incident.over_ns - incident.time_ns) / _NS)} later."
+        yield f"{how.capitalize()} {write_span((incident.over_ns - incident.time_ns) / _NS)} later."
     yield ""
     yield from _tell_cause(incident, details)
     if incident.waits_for:
@@ -76,7 +76,7 @@ def _tell_group(group: Mapping[str, Any], time_ns: int) -> Iterator[str]:
     stage, name = text_of(group.get("stage")), text_of(group.get("range"))
     place = " / ".join(dict.fromkeys(filter(None, (stage, name)))) or "no range"
     since_ns = whole_number(group.get("since_ns"))
-    since = f", for {span((time_ns - since_ns) / _NS)}" if 0 < since_ns <= time_ns else ""
+    since = f", for {write_span((time_ns - since_ns) / _NS)}" if 0 < since_ns <= time_ns else ""
     held = text_of(group.get("held"))
     kernel = f" [{text_of(group.get('kernel'))}]" if group.get("kernel") else ""
     yield ""

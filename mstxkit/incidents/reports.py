@@ -54,7 +54,7 @@ class Facts(NamedTuple):
     signal: int = 0  # that has ended it; 0: none, or not known
 
 
-def report(process: WatchedProcess, folder: Path, facts: Facts, answer: Answer) -> dict[str, Any]:
+def make_report(process: WatchedProcess, folder: Path, facts: Facts, answer: Answer) -> dict[str, Any]:
     """Plain values, within the process's share of what all may take. `folder`: of the live files."""
     ours = [thread.tid for thread in answer.threads if thread.name.startswith(_OURS)]  # they wait for the run's disk
     state = "gone" if facts.gone_ns else kernel.state_of(process.pid, ours) if process.pid else ""
@@ -65,8 +65,9 @@ def report(process: WatchedProcess, folder: Path, facts: Facts, answer: Answer) 
     theirs = [thread for thread in answer.threads if not thread.name.startswith(_OURS)]
     words, beat_ns = process.last_words(), process.heartbeat_ns
     made = {
-        **identify(process.name, process.who), "state": state, "works": facts.works, "quiet_s": round(facts.quiet_s, 3),
-        "tracer": kernel.tracer(process.pid) if process.pid else 0,
+        **tell_who(process.name, process.who), "state": state, "works": facts.works,
+        "quiet_s": round(facts.quiet_s, 3),
+        "tracer": kernel.find_tracer(process.pid) if process.pid else 0,
         "silent_s": round((time.monotonic_ns() - beat_ns) / _NS, 3) if beat_ns else 0.0,
         "gone_ns": facts.gone_ns, "signal": facts.signal,
         "fatal": words.fatal, "exceptions": [dict(exception) for exception in words.exceptions[-4:]],
@@ -75,23 +76,23 @@ def report(process: WatchedProcess, folder: Path, facts: Facts, answer: Answer) 
         "stacks_by": answer.by, "has_gil": answer.has_gil, "has_ring": answer.has_ring,
         "is_late": not answer.threads and (not process.pid or bool(kernel.running_threads(process.pid))),
         "waits": waiting.of_stack(mine.frames) if mine is not None else "",
-        "compiles": mine is not None and waiting.compiles(mine.frames),
+        "compiles": mine is not None and waiting.is_compiling(mine.frames),
         "waits_in": kernel.waits_in(process.pid, stuck.range.slot.thread if stuck is not None else process.pid),
         "thread": mine.as_json() if mine is not None else None,
         "is_debugged": any(waiting.of_stack(thread.frames) == waiting.DEBUGGER for thread in answer.threads),
         "threads": [thread.as_json() for thread in theirs[:_THREADS_SHOWN]],
-        "kernel": kernel.threads(process.pid)[:_THREADS_SHOWN] if process.pid and not facts.gone_ns else [],
+        "kernel": kernel.list_threads(process.pid)[:_THREADS_SHOWN] if process.pid and not facts.gone_ns else [],
         "last": _last_ended(process), **of_collectives(folder, process.name),
     }  # fmt: skip
-    return fitted(made, small_number(process.who.get("world_size")) or 1)
+    return fit_report(made, small_number(process.who.get("world_size")) or 1)
 
 
-def identify(name: str, who: Mapping[str, Any]) -> dict[str, Any]:
+def tell_who(name: str, who: Mapping[str, Any]) -> dict[str, Any]:
     """Which process a report is on."""
     return {"process": name, **{key: who.get(key) for key in _WHO}}
 
 
-def fitted(made: dict[str, Any], processes: int) -> dict[str, Any]:
+def fit_report(made: dict[str, Any], processes: int) -> dict[str, Any]:
     """A report within its share of what all of them may take: what tells least goes first, what is stuck last."""
     share = min(_MOST_BYTES, max(_LEAST_BYTES, ALL_BYTES // max(1, processes)))
     if made["thread"] is not None:
@@ -167,7 +168,7 @@ def of_collectives(folder: Path, name: str) -> dict[str, Any]:
     except (Unusable, OSError):
         return {"entered": [], "ring": [], "no_ring": ""}
     groups = table_of(document.get(GROUPS))
-    entries = list(collectives.unpack(rows))
+    entries = list(collectives.unpack_entries(rows))
     newest: dict[int, CollectiveEntry] = {}
     for entry in entries:
         is_newest = entry.group not in newest or entry.sequence >= newest[entry.group].sequence

@@ -46,7 +46,7 @@ def of_stack(frames: Sequence[StackFrame]) -> str:
     return OWN
 
 
-def compiles(frames: Sequence[StackFrame]) -> bool:
+def is_compiling(frames: Sequence[StackFrame]) -> bool:
     """Is a graph or a kernel just being compiled?"""
     names = [frame.function for frame in frames if any(place in frame.file for place in _COMPILERS)]
     return any("compile" in name and not any(word in name for word in _RUNS) for name in names)
@@ -57,7 +57,7 @@ def is_own(file: str) -> bool:
     return not any(place in file for place in _LIBRARIES) and not file.startswith("<")
 
 
-def alike(frames: Sequence[StackFrame]) -> tuple[str, ...]:
+def find_shared(frames: Sequence[StackFrame]) -> tuple[str, ...]:
     """What stacks of ranks that are at the same place share: functions and files, innermost first, without lines, in
     which a loop may differ.
     """

@@ -63,7 +63,7 @@ def main() -> None:
     watch = apart.of_words(Watch, sys.argv[1:])
     try:
         watchman = Watchman(watch)
-        lock = documents.taken(watch.folder / layout.WATCH_LOCK)
+        lock = documents.take_lock(watch.folder / layout.WATCH_LOCK)
         if lock is not None:
             watchman.watch(lock)
     except (OSError, MstxkitError):
@@ -229,7 +229,7 @@ class Watchman:
         if event is not None:
             return summary.of_process(event.kind, event.process, reports)
         if call.kind == HANG:
-            return deciding.cause(reports, self._watch.hang_s, blamed)
+            return deciding.find_cause(reports, self._watch.hang_s, blamed)
         return None if call.kind == REQUEST else summary.of_any(call.kind, reports)
 
     def _of_hangs(self) -> None:
@@ -302,7 +302,7 @@ class Watchman:
         return [report for of_host in answered.values() for report in of_host] or list(reports)
 
     def _conclude_call(self, call: Call, reports: Sequence[Report], cause: Cause | None) -> None:
-        incident = summary.incident(call.name, call.opened_ns, call.kind, reports, cause, self._folders.silent(reports))
+        incident = summary.sum_up(call.name, call.opened_ns, call.kind, reports, cause, self._folders.silent(reports))
         try:
             self._folders.conclude(incident)
         except OSError:
@@ -322,7 +322,7 @@ class Watchman:
         able = [p for p in self._host.processes.values() if p.name != incident.details.get("process")]
         by_rank = sorted(able, key=lambda process: (process.who.get("rank") is None, str(process.who.get("rank"))))
         for process in by_rank[:1]:
-            asking.ask(self._watch.folder, process.name, stacks.NEWS)
+            asking.ask_process(self._watch.folder, process.name, stacks.NEWS)
 
     def _follow_up(self) -> None:
         """Take reports of hosts that were slow to answer; say where a hang is over."""
@@ -349,11 +349,11 @@ class Watchman:
         now = cause
         if incident.kind == HANG:
             blamed = _list_blamed(self._folders.lasting(but=name))
-            now = deciding.cause(reports, self._watch.hang_s, blamed) or cause
+            now = deciding.find_cause(reports, self._watch.hang_s, blamed) or cause
         elif cause is not None and cause.report is not None:
             now = summary.of_process(incident.kind, str(cause.report.get("process")), reports)
         silent = self._folders.silent(reports)
-        again = summary.incident(name, incident.time_ns, incident.kind, reports, now, silent)
+        again = summary.sum_up(name, incident.time_ns, incident.kind, reports, now, silent)
         self._folders.conclude(again)
         self._mine[name] = again, cause, until_s
 
@@ -376,12 +376,12 @@ class Watchman:
         """
         while self._unsaid:
             verdict = summary.hang_verdict(self._unsaid[0], time.time_ns())
-            hangs = verdicts.read(self._watch.run, by=verdicts.BY_WATCHMEN)
+            hangs = verdicts.read_verdicts(self._watch.run, by=verdicts.BY_WATCHMEN)
             is_said = [hang.withdrawn for hang in hangs if hang.id == verdict.id] == [verdict.withdrawn]
             if self._unsaid[0].kind == HANG and not is_said:
                 folder = self._watch.run / layout.VERDICTS
                 folders.make_folder(folder)
-                verdicts.append(folder / f"{verdicts.BY_WATCHMEN}{self._place}{layout.VERDICTS_SUFFIX}", [verdict])
+                verdicts.append_to(folder / f"{verdicts.BY_WATCHMEN}{self._place}{layout.VERDICTS_SUFFIX}", [verdict])
             self._unsaid.popleft()
 
     def _look_at_run(self) -> None:

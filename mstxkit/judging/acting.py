@@ -205,29 +205,29 @@ def wish_of(
     """
     able: dict[int, Heard] = {}
     for speaker in heard:
-        if not hindrance(speaker, verdict, now_ns):
+        if not find_hindrance(speaker, verdict, now_ns):
             able.setdefault(speaker.rank, speaker)
-    ranks = _ranks(verdict, able, {*peers.blamed, *peers.mute})
+    ranks = _choose_ranks(verdict, able, {*peers.blamed, *peers.mute})
     if not ranks:
         return _why_nobody(verdict, heard, now_ns, peers.may_wait)
     is_short = len(ranks) == 1 or (verdict.rank is None and bool(verdict.group))
     if is_short and peers.unheard and peers.may_wait:
         return NotAsked(
-            f"it waits for a healthy peer: {who(peers.unheard)} said nothing yet (acting.peer_s)", may_soon=True
+            f"it waits for a healthy peer: {name_ranks(peers.unheard)} said nothing yet (acting.peer_s)", may_soon=True
         )
     stage = str(verdict.stage)
     if verdict.evidence.get("where") in _BETWEEN and not set(ranks) & set(shared):
         stage = WHOLE_STEPS
     whose = f"rank {verdict.rank}" if verdict.rank is not None else "no single rank"
-    unheard = f"{who(peers.unheard)} said nothing yet" if peers.unheard else "no healthy one is there"
-    why_alone = f"{who(peers.mute)} never answered" if peers.mute else unheard
+    unheard = f"{name_ranks(peers.unheard)} said nothing yet" if peers.unheard else "no healthy one is there"
+    why_alone = f"{name_ranks(peers.mute)} never answered" if peers.mute else unheard
     alone = f", without a peer: {why_alone}" if len(ranks) == 1 else ""
     # It is read for as long as there is a run, which says by then what the verdict costs in the end.
     reason = f"{verdict.kind} of {whose}: by step {verdict.step} it cost {verdict.impact_ratio:.0%} of each{alone}"
     return Wish(occasion_of(verdict), stage, tuple(sorted(ranks)), PRESETS[verdict.kind], reason)
 
 
-def hindrance(speaker: Heard, verdict: Verdict, now_ns: int) -> str:
+def find_hindrance(speaker: Heard, verdict: Verdict, now_ns: int) -> str:
     """Why it cannot be asked; "" where it can."""
     role = layout.role_in_names(verdict.role)
     role_there = speaker.acknowledgement.role
@@ -247,32 +247,32 @@ def hindrance(speaker: Heard, verdict: Verdict, now_ns: int) -> str:
     return ""
 
 
-def observes(speakers: Sequence[Heard]) -> bool:
+def only_observes(speakers: Sequence[Heard]) -> bool:
     """Is there anybody, and nobody that may be asked by a verdict?"""
     return bool(speakers) and all(speaker.standing.act != ESCALATE for speaker in speakers)
 
 
-def _ranks(verdict: Verdict, able: dict[int, Heard], blamed: Collection[int]) -> list[int]:
+def _choose_ranks(verdict: Verdict, able: dict[int, Heard], blamed: Collection[int]) -> list[int]:
     if verdict.rank is None:
         some = [rank for rank in verdict.group if rank in able][:GROUP_AT_MOST] if verdict.group else list(able)[:2]
         return some if len(some) > 1 or not verdict.group else []
     if verdict.rank not in able:
         return []
-    peer = _peer(verdict, able, blamed)
+    peer = _choose_peer(verdict, able, blamed)
     return [verdict.rank] if peer is None else [verdict.rank, peer]
 
 
-def _peer(verdict: Verdict, able: dict[int, Heard], blamed: Collection[int]) -> int | None:
+def _choose_peer(verdict: Verdict, able: dict[int, Heard], blamed: Collection[int]) -> int | None:
     """One of its group, with the same part of the model where that is known, of another host where there is one."""
     own = able[verdict.rank or 0]
     group = set(verdict.group) if verdict.rank in verdict.group else set(able)
     healthy = [rank for rank in able if rank in group and rank != verdict.rank and rank not in blamed]
-    alike = [rank for rank in healthy if _part(able[rank]) == _part(own)] or healthy
+    alike = [rank for rank in healthy if _part_of(able[rank]) == _part_of(own)] or healthy
     elsewhere = [rank for rank in alike if able[rank].acknowledgement.host != own.acknowledgement.host]
     return next(iter(elsewhere or alike), None)
 
 
-def who(ranks: Collection[int]) -> str:
+def name_ranks(ranks: Collection[int]) -> str:
     """`rank 2`, `ranks 2,4-7`."""
     return f"rank{'s' if len(ranks) > 1 else ''} {spans_in_words(ranks)}"
 
@@ -283,10 +283,10 @@ def what_failed(reports: Iterable[Report]) -> str:
     for report in reports:
         if report.state != DONE:
             alike.setdefault(report.state + (f": {report.reason}" if report.reason else ""), []).append(report.rank)
-    return "; ".join(f"{who(ranks)} {words}" for words, ranks in alike.items())[:300]
+    return "; ".join(f"{name_ranks(ranks)} {words}" for words, ranks in alike.items())[:300]
 
 
-def _part(speaker: Heard) -> tuple[int, ...]:
+def _part_of(speaker: Heard) -> tuple[int, ...]:
     """Which part of the model it has; () where it does not say."""
     places = speaker.standing.groups
     return tuple(places.get(dimension, (0, 1))[0] for dimension in MODEL_DIMENSIONS) if DATA in places else ()
@@ -294,13 +294,13 @@ def _part(speaker: Heard) -> tuple[int, ...]:
 
 def _why_nobody(verdict: Verdict, heard: Sequence[Heard], now_ns: int, may_wait: bool) -> NotAsked:
     asked = [speaker for speaker in heard if verdict.rank in (None, speaker.rank)]
-    if observes(asked):
+    if only_observes(asked):
         return OBSERVES
     if not asked:
         who = "anybody" if verdict.rank is None else f"rank {verdict.rank}"
         why = f"nothing was heard yet of {who}: a process takes requests from its first stage on"
         return NotAsked(why, may_soon=may_wait)
-    why = hindrance(asked[0], verdict, now_ns) or "no other rank of its group can be"
+    why = find_hindrance(asked[0], verdict, now_ns) or "no other rank of its group can be"
     # It was in the stage, or there was no verdict: it will say so.
     may_soon = may_wait and why == _says_nothing_of(verdict)
     return NotAsked(f"rank {asked[0].rank} cannot be asked: {why}", may_soon=may_soon)

@@ -63,7 +63,7 @@ class PeerClock:
         are_whole = all(type(value) is int and abs(value) < _WHOLE_AT_MOST for value in exchanged)
         if not are_whole or exchanged.way_ns < 0 or exchanged.answered_ns < exchanged.reached_ns:
             return
-        self._kept = _tightest([*self._kept, exchanged])
+        self._kept = _pick_tightest([*self._kept, exchanged])
         self._polygon = self._fitted()
         while not self._polygon and len(self._kept) > 1:
             # They contradict those before: the host was asleep, or its clock was set.
@@ -78,11 +78,11 @@ class PeerClock:
             (-widest, -_DRIFT_AT_MOST), (widest, -_DRIFT_AT_MOST), (widest, _DRIFT_AT_MOST), (-widest, _DRIFT_AT_MOST)
         ]  # fmt: skip
         for each in self._kept:
-            slack = _wandered(now_s - each.back_ns * _NS) + _LEAST_ERROR_NS * _NS
+            slack = _bound_wander(now_s - each.back_ns * _NS) + _LEAST_ERROR_NS * _NS
             at_sent, at_back = (each.sent_ns - newest.sent_ns) * _NS, (each.back_ns - newest.sent_ns) * _NS
             # difference + drift * time is at most what the way there says, and at least what the way back says.
-            polygon = _clipped(polygon, 1.0, at_sent, self._relative(each.reached_ns, each.sent_ns) + slack)
-            polygon = _clipped(polygon, -1.0, -at_back, slack - self._relative(each.answered_ns, each.back_ns))
+            polygon = _clip_polygon(polygon, 1.0, at_sent, self._relative(each.reached_ns, each.sent_ns) + slack)
+            polygon = _clip_polygon(polygon, -1.0, -at_back, slack - self._relative(each.answered_ns, each.back_ns))
         return polygon
 
     def _relative(self, there_ns: int, here_ns: int) -> float:
@@ -98,18 +98,18 @@ class PeerClock:
         lines = corners[:, :1] + corners[:, 1:] * at_s[None, :]
         low, high = lines.min(axis=0), lines.max(axis=0)
         beyond = np.maximum(0.0, at_s - (self._origin.back_ns - self._origin.sent_ns) * _NS)
-        error = (high - low) / 2 / _NS + _wandered(beyond) / _NS
+        error = (high - low) / 2 / _NS + _bound_wander(beyond) / _NS
         base = here_ns + (self._origin.reached_ns - self._origin.sent_ns)
         return base + np.round((low + high) / 2 / _NS).astype(np.int64), error
 
 
-def _wandered(age_s: Any) -> Any:
+def _bound_wander(age_s: Any) -> Any:
     """How far a straight line may be off after so many seconds; seconds."""
     age = np.abs(age_s)
     return np.minimum(_WANDER_PER_S * age / 2, _WANDER_AT_MOST) * age
 
 
-def _tightest(exchanges: Sequence[ClockExchange]) -> list[ClockExchange]:
+def _pick_tightest(exchanges: Sequence[ClockExchange]) -> list[ClockExchange]:
     """The last one, and of each slot of time in the window the quickest few; in their order."""
     newest = exchanges[-1]
     slots: dict[int, list[ClockExchange]] = {}
@@ -121,7 +121,7 @@ def _tightest(exchanges: Sequence[ClockExchange]) -> list[ClockExchange]:
     return [*sorted((each for slot in quickest for each in slot), key=lambda each: each.back_ns), newest]
 
 
-def _clipped(polygon: Polygon, by_first: float, by_second: float, at_most: float) -> Polygon:
+def _clip_polygon(polygon: Polygon, by_first: float, by_second: float, at_most: float) -> Polygon:
     """The part of a convex polygon where by_first * x + by_second * y <= at_most."""
     kept: Polygon = []
     over = [by_first * x + by_second * y - at_most for x, y in polygon]

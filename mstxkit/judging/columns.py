@@ -60,7 +60,7 @@ class Ranks:
 
     def __init__(self, members: int) -> None:
         self.seen, self.level, self.variance = (np.zeros((members, 0)) for _ in range(3))
-        self.sums = slow_rank.empty(members, 0)
+        self.sums = slow_rank.empty_sums(members, 0)
 
     def widen(self, columns: int) -> None:
         """Room for so many columns."""

@@ -11,7 +11,7 @@ from typing import Callable, NamedTuple
 import numpy as np
 
 from ..host import parts
-from ..stages import canonical
+from ..stages import canonical_key
 from ..store import collectives, records
 from ..store.batches import COLLECTIVES, STAGES, Batch, HandingProcess
 from ..store.job_file import JobState, RoleFigures
@@ -75,7 +75,7 @@ class Controller:
         self._flops, self._on_step, self._judges = flops, on_step, judges
         self.directory, self.figures, self.missed_rows = Directory(reference), Figures(), 0
         self.closing, self._last = closing or Closing(), dict[str, int]()
-        self.judge = JobJudge(settings.defaults(), run, standing)
+        self.judge = JobJudge(settings.default_settings(), run, standing)
         self._settings = LiveSettings()
         self._books: dict[str, RoleBook] = {}
         self._processes, self._origin_ns, self._cpu = HandingProcesses(), 0, CpuWaits()
@@ -202,7 +202,7 @@ class Controller:
         waited = self.judge.wait_ratio(step)
         of_role = self._latest[step.role] = figures.of_step(step, self._origin_ns, self._flops, modes, waited)
         blaming = sum(verdict.is_blaming for verdict in self.judge.standing())
-        values = figures.together(self._latest.values(), blaming)
+        values = figures.join_figures(self._latest.values(), blaming)
         self.figures = Figures(step.step, values, self._settings.version, now_ns, asks=self.figures.asks)
         return of_role
 
@@ -226,9 +226,9 @@ class Controller:
                 return NOBODY
             book = self._books[process.role] = RoleBook(process.role)
         peer = Peer(process.rank, host.host, process.name, process.part, process.waits, process.place)
-        member = book.member(peer, {canonical(stage): whom for stage, whom in process.waits_for.items()})
+        member = book.member(peer, {canonical_key(stage): whom for stage, whom in process.waits_for.items()})
         # Of several names of one stage the first has its key, or who is called so: else each would replace the other.
-        keys = {name: canonical(name) for name in reversed(process.stages[:STAGES_OF_A_PROCESS])}
+        keys = {name: canonical_key(name) for name in reversed(process.stages[:STAGES_OF_A_PROCESS])}
         own = {keys[name]: name for name in sorted(keys, key=lambda name: keys[name] == name)}
         stages = [book.stage(keys[s] if own[keys[s]] == s else s) for s in process.stages[:STAGES_OF_A_PROCESS]]
         return self._processes.enter(process.name, book, member, stages, host)

@@ -78,7 +78,7 @@ class CpuWaits:
         return np.array([_UNKNOWN if counts is None else counts.shares() for counts in counted])
 
 
-def explains(cpu: Seconds | None, lost_s: float, step_s: float) -> bool:
+def explains_loss(cpu: Seconds | None, lost_s: float, step_s: float) -> bool:
     """Does any of these wait for a CPU by half of what is lost? What collectives take tells of no link then."""
     waited = np.zeros(0) if cpu is None else np.nan_to_num(cpu[:, 1])
     return bool(waited.max(initial=0.0) * step_s >= _EXPLAINS * lost_s)

@@ -59,7 +59,7 @@ class StepPieces(NamedTuple):
         return self if kept.all() else StepPieces(*parts)
 
 
-def nothing(members: int) -> StepPieces:
+def no_pieces(members: int) -> StepPieces:
     """No pieces."""
     empty = np.zeros((members, 0))
     return StepPieces((), np.zeros(0, np.int64), empty, empty, empty, (), np.zeros(0, bool), empty)
@@ -67,7 +67,7 @@ def nothing(members: int) -> StepPieces:
 
 def in_pieces(step: RoleStep, ended_s: Vector | None) -> StepPieces:
     """The pieces of a step. `ended_s`: (M,) when each member's step before this ended; None: there was none."""
-    order, around = _order(step)
+    order, around = _order_stages(step)
     step = _lay_out_turns(step, order, around)
     cut = _Cut(step, np.full(len(step.members), np.nan) if ended_s is None else ended_s)
     for stage, outer in zip(order.tolist(), around.tolist()):
@@ -142,7 +142,7 @@ class _Cut:
         self._done_s = np.fmax(self._done_s, done_s)
 
 
-def _order(step: RoleStep) -> tuple[Whole, Whole]:
+def _order_stages(step: RoleStep) -> tuple[Whole, Whole]:
     """Indices of the stages in the order in which most members enter them; and of each the one around it, or -1."""
     every = max(1, len(step.members) // _LOOKED_AT)
     entered, left = step.entered_s[::every], step.left_s[::every]
@@ -152,7 +152,7 @@ def _order(step: RoleStep) -> tuple[Whole, Whole]:
     first = np.fmin.reduce(entered, axis=1)[:, None] if entered.shape[1] else np.zeros((len(entered), 1))
     entered, left = entered[:, present] - first, left[:, present] - first
     middle = or_zero(entered).sum(axis=0) / np.maximum(1, np.isfinite(entered).sum(axis=0))
-    encloses = _encloses(entered, left)
+    encloses = _find_enclosing(entered, left)
     order = np.lexsort((-encloses.sum(axis=1), middle))  # of two that begin together the one around comes first
     around = np.full(len(present), -1)
     for at in order.tolist():  # of several the one that begins last
@@ -174,7 +174,7 @@ def _lay_out_turns(step: RoleStep, order: Whole, around: Whole) -> RoleStep:
     return step._replace(entered_s=entered, left_s=left)
 
 
-def _encloses(entered: Matrix, left: Matrix) -> Truths:
+def _find_enclosing(entered: Matrix, left: Matrix) -> Truths:
     """(S, S): does this stage lie around that one, of most members that are in both?"""
     with np.errstate(invalid="ignore"):
         begins = entered[:, :, None] <= entered[:, None, :]

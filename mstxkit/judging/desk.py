@@ -68,10 +68,10 @@ class Desk:
         self._lock, self.writes = lock, writes
         self._run, self._run_id, self._who = run, run_id, who
         # As the judge before left it: this one goes on there.
-        self._before = job_file.read(run, run_id) or JobState()
+        self._before = job_file.read_state(run, run_id) or JobState()
         self._judged_before = {role.role: role for role in self._before.roles}
         # Hangs are the watchmen's: they say themselves when one is over.
-        self._lines = {verdict.id: verdict for verdict in verdicts.read(run) if verdict.kind != verdicts.HANG}
+        self._lines = {verdict.id: verdict for verdict in verdicts.read_verdicts(run) if verdict.kind != verdicts.HANG}
         standing = tuple(verdict for verdict in self._lines.values() if not verdict.withdrawn)
         reference = identity.boot_id(), time.time_ns() - time.monotonic_ns()
         flops = NOTHING_KNOWN if outlets is None else outlets.setting.flops
@@ -120,7 +120,7 @@ class Desk:
         return sorted([*self._lines.values(), *self._hangs()], key=lambda verdict: (verdict.time_ns, verdict.id))
 
     def _hangs(self) -> list[Verdict]:
-        return verdicts.read(self._run, by=verdicts.BY_WATCHMEN)
+        return verdicts.read_verdicts(self._run, by=verdicts.BY_WATCHMEN)
 
     def hold(self, lock: int | None) -> None:
         """Write into the run if this is its judge's lock, and only then; None: another one holds it."""
@@ -157,7 +157,7 @@ class Desk:
         if self.writes and now_s - max(self._job_s, self._shown_s) >= _JOB_WHILE_READING_S and self._is_still_there():
             self._shown_s = now_s
             with suppress(OSError):
-                job_file.show(self._run, self._run_id)
+                job_file.show_life(self._run, self._run_id)
 
     def _kept(self, outcome: Outcome) -> Outcome:
         # What the judge before has judged is gone through once more, so that it is known what is usual.
@@ -250,7 +250,7 @@ class Desk:
                     documents.replace_file(file, figures.as_json(self._run_id))
                     self._figures = figures
                 if state is not None:
-                    job_file.write(self._run, self._run_id, state)
+                    job_file.write_state(self._run, self._run_id, state)
         except (OSError, MstxkitError):
             pass  # a full disk, or a run that somebody removes: again at the next look
 

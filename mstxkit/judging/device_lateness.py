@@ -54,7 +54,7 @@ class DeviceCollective(NamedTuple):
     end_ns: int
 
 
-def read(database: Path) -> list[DeviceCollective]:
+def read_collectives(database: Path) -> list[DeviceCollective]:
     """The collectives of a rank, the first begun first; [] where its database tells of none, or is none."""
     try:
         with closing(sqlite3.connect(f"{database.resolve().as_uri()}?mode=ro", uri=True)) as base:
@@ -63,13 +63,13 @@ def read(database: Path) -> list[DeviceCollective]:
             if sys.version_info >= (3, 11):
                 base.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _TEXT_AT_MOST)
             tables = {name for (name,) in base.execute("select name from sqlite_master where type = 'table'")}
-            rows = list(_rows(base, tables))
+            rows = list(_read_rows(base, tables))
     except (sqlite3.Error, OSError):
         return []
     return [row for row in rows if 0 <= row.start_ns <= row.end_ns]
 
 
-def _rows(base: sqlite3.Connection, tables: set[str]) -> Iterator[DeviceCollective]:
+def _read_rows(base: sqlite3.Connection, tables: set[str]) -> Iterator[DeviceCollective]:
     if {"COMMUNICATION_OP", "STRING_IDS"} <= tables:
         has_any = False
         for group, start, end, name in base.execute(_OPERATIONS, (_ROWS_AT_MOST,)):
@@ -94,7 +94,7 @@ def _as_collective(group: Any, start: Any, end: Any) -> DeviceCollective:
     return DeviceCollective(group, start, end) if is_usable else DeviceCollective("", -1, -1)
 
 
-def collectives(of_ranks: Mapping[int, Sequence[DeviceCollective]]) -> Collectives | None:
+def join_collectives(of_ranks: Mapping[int, Sequence[DeviceCollective]]) -> Collectives | None:
     """One stage's collectives of each rank as evidence, its members in this order; None where no two of them have any
     in common.
 

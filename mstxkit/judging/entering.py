@@ -59,7 +59,7 @@ class _OfRole:
         """All that has come since the last time, at once."""
         if self.new:
             numbers, rows, entered_s, stages = zip(*self.new)
-            entries = _entries(np.concatenate(rows), np.concatenate(entered_s), np.concatenate(stages))
+            entries = _decode_entries(np.concatenate(rows), np.concatenate(entered_s), np.concatenate(stages))
             entries["process"] = np.repeat(numbers, [len(of_one) for of_one in rows])
             is_called = entries["flags"] & collectives.CALLED > 0
             self.called.append(entries[is_called])
@@ -124,7 +124,7 @@ class EnteredSteps:
             places = np.full(max([*stages, *taken["stage"].tolist(), 0]) + 2, -1)
             places[list(stages)] = np.arange(len(stages))
             taken["stage"] = places[np.maximum(taken["stage"], -1)]
-            step = step._replace(collectives=_evidence(taken, self._groups, CALL))
+            step = step._replace(collectives=_make_evidence(taken, self._groups, CALL))
         of_role.steps.append(step)
         entries_bytes = 0 if step.collectives is None else _TIMES_AN_ENTRY * step.collectives.entered_s.nbytes
         at_most = BYTES_AT_MOST // (_ARRAYS * step.entered_s.nbytes + entries_bytes + 1024)
@@ -155,9 +155,9 @@ class EnteredSteps:
             taken = taken[~np.isin(taken["key"], taken["key"][taken["flags"] & collectives.DISTURBED > 0])]
             if len(np.unique(taken["process"])) > 1:
                 taken["stage"] = _stages_around(taken, step)
-                rings = _evidence(taken, self._groups, FLIGHT_RECORDER)
+                rings = _make_evidence(taken, self._groups, FLIGHT_RECORDER)
                 rings = rings._replace(left_s=np.where(np.isnan(rings.left_s), _over_by(rings, step), rings.left_s))
-                yield step._replace(collectives=_together(step.collectives, rings))
+                yield step._replace(collectives=_join_both(step.collectives, rings))
 
     def _parted(self, waiting: Rows, step: RoleStep, begun: set[int]) -> tuple[Rows, Rows]:
         """What belongs to a step, each with its member in the place of its process, and what comes after it.
@@ -181,7 +181,7 @@ class EnteredSteps:
         return taken[taken["process"] >= 0], waiting[~is_over]
 
 
-def _entries(rows: Rows, entered_s: Seconds, stages: Whole) -> Rows:
+def _decode_entries(rows: Rows, entered_s: Seconds, stages: Whole) -> Rows:
     entries, is_over = np.zeros(len(rows), _ENTRY), rows["left_ns"] > 0
     operation, took_s = collectives.operation_in(rows["operation"]), (rows["left_ns"] - rows["entered_ns"]) / _NS
     is_called = rows["flags"] & collectives.CALLED > 0
@@ -195,7 +195,7 @@ def _entries(rows: Rows, entered_s: Seconds, stages: Whole) -> Rows:
     return entries
 
 
-def _evidence(taken: Rows, groups: Mapping[int, tuple[int, ...]], source: str) -> Collectives:
+def _make_evidence(taken: Rows, groups: Mapping[int, tuple[int, ...]], source: str) -> Collectives:
     group, sequence = taken["key"] >> np.uint64(32), taken["key"] & np.uint64(0xFFFFFFFF)
     member, group, sequence, stage, kind = (
         values.astype(np.int64) for values in (taken["process"], group, sequence, taken["stage"], taken["kind"])
@@ -230,7 +230,7 @@ def _over_by(rings: Collectives, step: RoleStep) -> Seconds:
     return np.where(is_last & (over_s >= rings.entered_s) & np.isfinite(over_s), over_s, np.nan)
 
 
-def _together(called: Collectives | None, rings: Collectives) -> Collectives:
+def _join_both(called: Collectives | None, rings: Collectives) -> Collectives:
     """Both, of one step: what was called, and what rings tell beside it."""
     if called is None:
         return rings

@@ -16,7 +16,7 @@ from ..errors import MstxkitError
 from ..store import fate, layout, request
 from ..store.fate import Asked, Fates, Heard, Progress
 from ..store.report import DONE, EXPIRED, FAILED, IN_A_SESSION
-from ..store.session_file import sessions
+from ..store.session_file import read_sessions
 from ..store.verdicts import Verdict
 from . import acting
 from .acting import Acting, Earlier, NotAsked, Peers
@@ -112,7 +112,7 @@ class Escalations:
         refusal = refusal or acting.refused_by_others(verdict, list(self._earlier.values()), limits, now_ns)
         if refusal is not None:
             before = [
-                f"{acting.who(ranks)} never answered request {id}; " for id, ranks in self._mute_of(verdict).items()
+                f"{acting.name_ranks(of)} never answered request {id}; " for id, of in self._mute_of(verdict).items()
             ]
             return refusal._replace(why="".join(before[-1:]) + refusal.why)
         speakers, shared = self._who_may_be_asked(verdict)
@@ -152,7 +152,7 @@ class Escalations:
         now_s = time.monotonic()
         if now_s >= self._acts_until_s:
             speakers = self._speakers.heard(self._speakers.names()[:_ASKED_WHETHER])
-            if acting.observes(speakers) or not speakers:
+            if acting.only_observes(speakers) or not speakers:
                 self._looks_s += _SAID_FOR_S * bool(speakers)
                 return False
             self._acts_until_s = now_s + _SAID_FOR_S
@@ -175,7 +175,7 @@ class Escalations:
 
     def _progress(self, asked: Asked) -> Progress:
         ranks = set(asked.request.ranks_in(0, asked.suspects))
-        return Fates(self._speakers.of_ranks(ranks), lambda: sessions(self._run, self._run_id)).progress(asked)
+        return Fates(self._speakers.of_ranks(ranks), lambda: read_sessions(self._run, self._run_id)).progress(asked)
 
     def _who_may_be_asked(self, verdict: Verdict) -> tuple[list[Heard], set[int]]:
         """Those that may be asked, nearest to the rank first; and the ranks that several processes have."""
@@ -217,7 +217,7 @@ class Escalations:
             if asked is not None and mute:
                 del self._request_of[verdict.id]
                 if asked.cancelled is None:
-                    self._speakers.cancel(id, f"{acting.who(mute)} never answered")
+                    self._speakers.cancel(id, f"{acting.name_ranks(mute)} never answered")
             elif asked is not None and not self._earlier[id].is_open:
                 self._why[verdict.id] = acting.what_failed(self._progress(asked).reports)
         return [self.noted(v) for v, _ in asking if self._why.get(v.id, "") != before.get(v.id, "")]

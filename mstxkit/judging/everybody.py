@@ -34,7 +34,7 @@ class Levels:
 
     def __init__(self, features: int) -> None:
         self.seen, self.level, self.variance, self._last = np.zeros((4, COLUMNS))
-        self.work, self.change = np.zeros((COLUMNS, features)), slow_rank.empty(COLUMNS)
+        self.work, self.change = np.zeros((COLUMNS, features)), slow_rank.empty_sums(COLUMNS)
         self._regression = Regression(features)
 
     def add(self, settings: slow_stage.SlowStage, now: MeasuredStep, is_judged: bool) -> None:
@@ -140,11 +140,11 @@ class Everybody:
         is_sure = self.learn(limits, measured, True, explained)
         change = self.levels.change.of(at)
         lost_s = -np.expm1(-change.mean) * (measured.usual_s + base_s)
-        fires = slow_stage.fires(limits, change) & is_sure
+        fires = slow_stage.find_slower(limits, change) & is_sure
         # Gaps in which nobody does anything are all of whoever begins the stages: what they cost together counts.
         is_gap = are_of(measured.kinds, BEHIND_GAP)
         fires &= np.where(is_gap, lost_s[fires & is_gap].sum(), lost_s) >= limits.impact * step_s
-        asks = slow_stage.asks(limits, change) & is_sure & (measured.mode != FREE)
+        asks = slow_stage.find_suspected(limits, change) & is_sure & (measured.mode != FREE)
         asks &= lost_s >= 0.5 * limits.impact * step_s
         findings, asked = list[Finding](), list[str]()
         order = np.argsort(-change.score, kind="stable")

@@ -42,7 +42,8 @@ class Peer(NamedTuple):
     def who(self) -> str:
         """`rank 3`; who has none is called by its part and its pid."""
         pid = self.process.rsplit("-", 2)[1:2]
-        return f"rank {self.rank}" if self.rank is not None else parts.called(self.part, int(pid[0]) if pid else 0)
+        name = parts.name_process(self.part, int(pid[0]) if pid else 0)
+        return f"rank {self.rank}" if self.rank is not None else name
 
 
 class Collectives(NamedTuple):

@@ -176,19 +176,19 @@ class Feeds:
             return
         last = _last_before(events.at_s, done_s[has_waited])
         lag_s = np.where(last >= 0, done_s[has_waited] - events.at_s[last], np.inf)
-        is_near, chance = lag_s <= near_s, _chance(events.at_s, near_s)
+        is_near, chance = lag_s <= near_s, _measure_chance(events.at_s, near_s)
         room_s = took_s[has_waited] - events.took_s[last]
         if is_declared and is_near.mean() < 0.7 <= (lag_s <= room_s).mean():
             # It lies within the time that is waited: the more room there is in it, the likelier it does by chance.
-            is_near, chance = lag_s <= room_s, _chance(events.at_s, float(np.median(room_s)), _USUALLY)
+            is_near, chance = lag_s <= room_s, _measure_chance(events.at_s, float(np.median(room_s)), _USUALLY)
         share = float(is_near.mean())
         odds = math.log(_USUALLY / chance) if share >= 0.7 else math.log((1 - _USUALLY) / (1 - chance))
         lag, took = float(np.median(lag_s)), float(np.median(took_s[has_waited]))
         behind = float(np.median(pending.step - events.step[last[is_near]])) if share > 0 else math.nan
         tie = _Tie(
             max(-_AT_MOST, min(_AT_MOST, tie.odds + (odds if share >= 0.7 or share <= 0.3 else 0.0))),
-            *_followed(tie.lag_s, tie.lag_spread_s, lag), *_followed(tie.took_s, tie.took_spread_s, took),
-            *_followed(tie.behind, tie.behind_spread, behind),
+            *_follow_mean(tie.lag_s, tie.lag_spread_s, lag), *_follow_mean(tie.took_s, tie.took_spread_s, took),
+            *_follow_mean(tie.behind, tie.behind_spread, behind),
         )  # fmt: skip
         self._ties[key] = tie
         self._choose(pending.role, kind, is_declared)
@@ -300,7 +300,7 @@ def _last_before(events_s: Vector, done_s: Vector) -> Whole:
     return np.asarray(np.searchsorted(events_s, np.where(np.isfinite(done_s), done_s, -np.inf), side="right") - 1)
 
 
-def _chance(events_s: Vector, near_s: float, at_most: float = _CHANCE_MOST) -> float:
+def _measure_chance(events_s: Vector, near_s: float, at_most: float = _CHANCE_MOST) -> float:
     """Which share of all times lies right after one of the events."""
     apart_s = np.diff(events_s)
     over_s = float(events_s[-1] - events_s[0])
@@ -308,7 +308,7 @@ def _chance(events_s: Vector, near_s: float, at_most: float = _CHANCE_MOST) -> f
     return min(at_most, max(_CHANCE_LEAST, share))
 
 
-def _followed(mean: float, spread: float, value: float) -> tuple[float, float]:
+def _follow_mean(mean: float, spread: float, value: float) -> tuple[float, float]:
     """The mean of what has come, and how far from it that was, later values counting more."""
     if not math.isfinite(mean):
         return (value, 0.0) if math.isfinite(value) else (mean, spread)

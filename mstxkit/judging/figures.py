@@ -13,7 +13,7 @@ from .columns import or_zero
 from .cutting import IN, Piece
 from .evidence import RoleStep, Seconds, Whole
 from .measuring import FREE, WAITS
-from .shaping import compared
+from .shaping import pick_compared
 
 PREFIX = "mstxkit"
 _NS = 1e9
@@ -31,18 +31,18 @@ def of_step(
     and no members. `origin_ns`: wall clock at which its times count 0. `modes`: where members wait for each other.
     `wait_ratio`: for which share of the step.
     """
-    working = compared(step)
+    working = pick_compared(step)
     has_work = bool(np.isfinite(working.entered_s).any())
     step = working if has_work else step
     begin_s, end_s = float(np.nanmin(step.entered_s)), float(np.nanmax(step.left_s))
     return RoleFigures(
         step.role, step.step, len(step.members) * has_work, wait_ratio * has_work,
         origin_ns + round(begin_s * _NS), origin_ns + round(end_s * _NS),
-        tuple(_stages(step, has_work, origin_ns, flops, modes)), tuple(_late(step, modes)) if has_work else (),
+        tuple(_stages_of(step, has_work, origin_ns, flops, modes)), tuple(_late_in(step, modes)) if has_work else (),
     )  # fmt: skip
 
 
-def _stages(
+def _stages_of(
     step: RoleStep, has_work: bool, origin_ns: int, flops: Flops, modes: Mapping[Piece, int]
 ) -> Iterator[StageFigures]:
     """Those that anybody was in: all of them at once, as there may be many, and few members of each."""
@@ -51,7 +51,7 @@ def _stages(
     columns = (
         np.fmax.reduce(total_s, axis=0), middle_of(total_s), np.fmin.reduce(entered_s, axis=0),
         np.fmax.reduce(step.left_s[:, shown], axis=0), np.isfinite(total_s).sum(axis=0) * has_work,
-        or_zero(step.work.tokens[:, shown]).sum(axis=0), *_slowest(step, total_s, entered_s),
+        or_zero(step.work.tokens[:, shown]).sum(axis=0), *_find_slowest(step, total_s, entered_s),
     )  # fmt: skip
     for number, of_stage in zip(shown.tolist(), zip(*(column.tolist() for column in columns))):
         longest_s, median_s, begin_s, end_s, members, tokens, longest, last = of_stage
@@ -64,7 +64,7 @@ def _stages(
         )  # fmt: skip
 
 
-def _slowest(step: RoleStep, total_s: Seconds, entered_s: Seconds) -> tuple[Whole, Whole]:
+def _find_slowest(step: RoleStep, total_s: Seconds, entered_s: Seconds) -> tuple[Whole, Whole]:
     """(S,) who takes longest, and who came late as the last, for whom those wait who wait; -1: nobody."""
     is_there = np.isfinite(entered_s)
     longest = np.where(is_there & np.isfinite(total_s), total_s, -np.inf).argmax(axis=0)
@@ -75,7 +75,7 @@ def _slowest(step: RoleStep, total_s: Seconds, entered_s: Seconds) -> tuple[Whol
     return longest, np.where(is_late, last, -1)
 
 
-def _late(step: RoleStep, modes: Mapping[Piece, int]) -> Iterator[Latecomer]:
+def _late_in(step: RoleStep, modes: Mapping[Piece, int]) -> Iterator[Latecomer]:
     """Who entered a stage in which others may wait for it later than half of them did, each where that was worst."""
     is_free = np.array([modes.get(Piece(IN, stage)) == FREE for stage in step.stages], bool)
     late_s = np.where(is_free, 0.0, or_zero(step.entered_s - middle_of(step.entered_s)))
@@ -86,7 +86,7 @@ def _late(step: RoleStep, modes: Mapping[Piece, int]) -> Iterator[Latecomer]:
         yield Latecomer(peer.rank, peer.host, stage, float(worst_s[member]))
 
 
-def together(roles: Iterable[RoleFigures], blaming: int) -> dict[str, float]:
+def join_figures(roles: Iterable[RoleFigures], blaming: int) -> dict[str, float]:
     """By their public names: each stage as the role that takes longest in it, of those that work; the longest wait."""
     roles = list(roles)
     every = sorted((stage for role in roles for stage in role.stages), key=lambda of: (of.members > 0, of.max_s))

@@ -98,19 +98,19 @@ def _rows_in(ends_s: Matrix, step_s: float) -> tuple[Rows | None, bool]:
     order = np.argsort(middle_of(ends_s), kind="stable")
     ordered = ends_s[:, order]
     gaps = np.diff(ordered, axis=1)
-    gap_s, varies_s = middle_of(gaps), _spread(gaps)
+    gap_s, varies_s = middle_of(gaps), _measure_spread(gaps)
     begins = np.flatnonzero(gap_s > np.maximum(_DEVIATIONS * varies_s, _APART * step_s)) + 1
     sizes = np.diff([0, *begins, ends_s.shape[1]])
     if len(sizes) < _ROWS_LEAST or (sizes != sizes[0]).any():
         return None, False
     ends = np.stack([middle_of(part.T) for part in np.split(ordered, begins, axis=1)], axis=1)
     apart = np.diff(ends, axis=1)
-    tight = np.median(_spread(apart) / np.maximum(_spread(ends)[1:], 1e-12))
+    tight = np.median(_measure_spread(apart) / np.maximum(_measure_spread(ends)[1:], 1e-12))
     steady = np.min(np.mean(np.diff(apart, axis=0) ** 2, axis=0) / np.maximum(np.var(apart, axis=0), 1e-24))
     rows = np.empty(ends_s.shape[1], np.int64)
     rows[order] = np.repeat(np.arange(len(sizes)), sizes)
     return rows, bool(tight <= _TIGHT and steady >= _STEADY)
 
 
-def _spread(values: Matrix) -> Vector:
+def _measure_spread(values: Matrix) -> Vector:
     return np.asarray(1.4826 * middle_of(np.abs(values - middle_of(values))))

@@ -43,7 +43,7 @@ class Inside(NamedTuple):
     entered: Entered | None
 
 
-def inside(step: RoleStep, rings: Collectives) -> Inside:
+def measure_inside(step: RoleStep, rings: Collectives) -> Inside:
     """What these collectives tell of this step."""
     shape, entered = (len(step.members), len(step.stages)), entries_of(step, rings)
     rings = entered.rings
@@ -55,7 +55,7 @@ def inside(step: RoleStep, rings: Collectives) -> Inside:
     error_s = (crossing.reshape(shape) + (entered.behind_s > 0)) * step.error_s[:, None]
     # In the middle of a pipeline there are twice as many sends and receives as at its ends.
     met = np.bincount(place[rings.is_meeting], minlength=size).reshape(shape) if rings.source == CALL else counted
-    own_s = _alike(np.where(counted > 0, between_s, np.nan), met, [peer.place for peer in step.members])
+    own_s = _pick_alike(np.where(counted > 0, between_s, np.nan), met, [peer.place for peer in step.members])
     mean_s = np.bincount(entered.call, entered.own_s) / np.bincount(entered.call)
     uneven_s = np.maximum(0.0, entered.own_s - mean_s[entered.call]) * rings.is_meeting
     uneven: Any = np.bincount(place, weights=uneven_s, minlength=size).reshape(shape)
@@ -87,14 +87,14 @@ class Entered(NamedTuple):
 
 def entries_of(step: RoleStep, rings: Collectives) -> Entered:
     """The entries that tell anything, with each member's own time before them."""
-    rings = _usable(rings, len(step.members), len(step.stages))
+    rings = _pick_usable(rings, len(step.members), len(step.stages))
     is_new = np.ones(len(rings.member), bool)
     is_new[1:] = (np.diff(rings.group) != 0) | (np.diff(rings.sequence) != 0)
     call, last_entered = np.cumsum(is_new) - 1, np.maximum.reduceat(rings.entered_s, np.flatnonzero(is_new))
-    return Entered(rings, call, *_own_times(step, rings, last_entered[call]), _behind(step, rings, call))
+    return Entered(rings, call, *_own_times(step, rings, last_entered[call]), _measure_behind(step, rings, call))
 
 
-def _usable(rings: Collectives, members: int, stages: int) -> Collectives:
+def _pick_usable(rings: Collectives, members: int, stages: int) -> Collectives:
     """Entries with a time, of a member and a stage that there are, in the order of each group's collectives."""
     usable = np.isfinite(rings.entered_s) & (rings.stage >= 0) & (rings.stage < stages)
     usable &= (rings.member >= 0) & (rings.member < members)
@@ -126,7 +126,7 @@ def _own_times(step: RoleStep, rings: Collectives, released: Vector) -> tuple[Ve
     begun = step.entered_s[member, stage]
     since = np.where(is_same, since, np.where(is_next, np.fmax(begun, since), begun))
     own, has_waited, is_crossing = np.empty(len(order)), np.empty(len(order), bool), np.empty(len(order), bool)
-    own[order] = np.maximum(0.0, entered - since) + np.where(is_next & ~went_on, _meanwhile(rings, order), 0.0)
+    own[order] = np.maximum(0.0, entered - since) + np.where(is_next & ~went_on, _measure_between(rings, order), 0.0)
     has_waited[order] = is_next & ~went_on & waited_before & (is_same | (over_before >= begun))
     is_crossing[order] = is_same & ~np.roll(has_left, 1) & ~went_on
     has_gone_on, waits = np.roll(went_on & is_next, -1), np.empty(len(order))
@@ -135,7 +135,7 @@ def _own_times(step: RoleStep, rings: Collectives, released: Vector) -> tuple[Ve
     return np.nan_to_num(own), has_waited, is_crossing, np.maximum(0.0, waits)
 
 
-def _meanwhile(rings: Collectives, order: Whole) -> Vector:
+def _measure_between(rings: Collectives, order: Whole) -> Vector:
     """(K,) what the member did for itself between the entry before and when it began to wait for that: not what it has
     waited for another one then, of several that it has begun at once.
     """
@@ -153,7 +153,7 @@ def _meanwhile(rings: Collectives, order: Whole) -> Vector:
     return np.roll(np.where(np.isfinite(meanwhile), np.maximum(0.0, meanwhile), 0.0), 1)
 
 
-def _behind(step: RoleStep, rings: Collectives, call: Whole) -> Matrix:
+def _measure_behind(step: RoleStep, rings: Collectives, call: Whole) -> Matrix:
     """(M, S) by how much later than the first of those in its last collective of a stage a member left that stage:
     what it does behind that collective.
     """
@@ -172,7 +172,7 @@ def _behind(step: RoleStep, rings: Collectives, call: Whole) -> Matrix:
     return behind
 
 
-def _alike(own_s: Matrix, counted: Whole, places: Sequence[str]) -> Matrix:
+def _pick_alike(own_s: Matrix, counted: Whole, places: Sequence[str]) -> Matrix:
     """Only members with as many as most of those in their place: others did other work, or their ring began later."""
     of_place = np.unique(places, return_inverse=True)[1].reshape(-1)
     is_alike = np.zeros(counted.shape, bool)

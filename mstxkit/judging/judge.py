@@ -21,8 +21,8 @@ from .links import LINK
 from .losses import JobLosses
 from .measuring import INSIDE
 from .roles import RoleHistory
-from .settings import JudgeSettings, defaults
-from .shaping import StepCounts, TakingStages, compared
+from .settings import JudgeSettings, default_settings
+from .shaping import StepCounts, TakingStages, pick_compared
 from .standing import StandingVerdict, parts_of, share_out
 
 # Rings that are asked for: of so many steps back and ahead; not again for so many steps, which become twice as many
@@ -70,7 +70,7 @@ class JobJudge:
         standing: Iterable[Verdict] = (),
         ended: Iterable[Verdict] = (),
     ) -> None:
-        self.settings = settings or defaults()
+        self.settings = settings or default_settings()
         self._run = run
         self._job, self._taking, self.counts = JobLosses(), TakingStages(), StepCounts()
         self._roles: dict[str, RoleHistory] = {}
@@ -92,7 +92,7 @@ class JobJudge:
         is_late = before is not None and step.step <= before
         if not is_late:
             self.counts.learn(step)
-        as_told, step = step, compared(step, self.counts.off[step.role])
+        as_told, step = step, pick_compared(step, self.counts.off[step.role])
         self._job.feeds.closed(step if step.members else as_told)
         verdicts = self._end_with_attempt(step, history.members, now_ns)
         shown = history.close(step, self.settings, self._explained(step.role))
@@ -127,7 +127,7 @@ class JobJudge:
 
     def wait_ratio(self, step: RoleStep) -> float:
         """Share of a step that was closed last of its role that a member waits for others in it, in the mean."""
-        losses, step = self._job.roles.get(step.role), compared(step, self.counts.off[step.role])
+        losses, step = self._job.roles.get(step.role), pick_compared(step, self.counts.off[step.role])
         return losses.wait_ratio(step) if losses is not None and len(step.members) > 1 and step.stages else 0.0
 
     def _explained(self, role: str) -> set[str]:
@@ -269,9 +269,9 @@ class JobJudge:
                 yield self._want(LIGHT, step, stage, f"{stage} has become slower, nobody stands out, and no ring is on")
             else:
                 yield self._want(RINGS, step, stage, f"{stage} has become slower and nobody stands out")
-        if every_n.fires(self.settings.of(every_n.EveryN), step.step):
+        if every_n.is_turn(self.settings.of(every_n.EveryN), step.step):
             yield self._want(LIGHT, step, None, "every_n")
-        if on_request.fires(self.settings.of(on_request.OnRequest), step.step, before):
+        if on_request.is_asked(self.settings.of(on_request.OnRequest), step.step, before):
             yield self._want(LIGHT, step, None, "on_request")
 
     def _want(self, kind: str, step: RoleStep, stage: str | None, why: str) -> Want:

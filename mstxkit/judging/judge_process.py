@@ -33,12 +33,12 @@ def main() -> None:
     os.nice(_NICE)
     run, run_id, is_silent = Path(sys.argv[1]), sys.argv[2], sys.argv[4:5] == [SILENT]
     try:
-        lock = judge_lock.take(run)
+        lock = judge_lock.take_lock(run)
         if lock is None and is_silent and not _is_heard(run):
             lock = judge_lock.take_over(run, __name__, "" if sys.argv[3] else _STOPPED)
         if lock is not None:
-            job_file.show(run, run_id)
-            judge(run, run_id, lock, goes=outlets.told(run, run_id, "".join(sys.argv[3:4])))
+            job_file.show_life(run, run_id)
+            judge(run, run_id, lock, goes=outlets.open_outlets(run, run_id, "".join(sys.argv[3:4])))
     except (OSError, MstxkitError):
         pass  # the run is gone
 
@@ -78,14 +78,14 @@ def _is_over(run: Path, run_id: str, heard_s: float, silence_s: float) -> bool:
         return True
     pointers = [run / layout.LIVE / name for name in documents.names_in(run / layout.LIVE, layout.POINTER)]
     if abs(time.time() - heard_s) > silence_s:
-        return not any(_lives(pointer) for pointer in pointers if pointer.name.startswith(f"{identity.host()}-"))
+        return not any(_lives(pointer) for pointer in pointers if pointer.name.startswith(f"{identity.name_host()}-"))
     return all(_lives(pointer) is False for pointer in pointers)
 
 
 def _lives(pointer: Path) -> bool | None:
     """Does the process of this pointer live? None: that cannot be told here."""
     try:
-        content = documents.read(pointer, process_pointer.LIMIT_BYTES)
-        return False if content is None else life.is_alive(process_pointer.parse(content))
+        content = documents.read_small(pointer, process_pointer.LIMIT_BYTES)
+        return False if content is None else life.is_alive(process_pointer.parse_pointer(content))
     except MstxkitError:
         return None

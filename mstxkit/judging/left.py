@@ -48,14 +48,14 @@ class LeftVerdicts:
 
         A judge that has just begun does not know who waits where: it may see the same in another place.
         """
-        same = [left for left in self.verdicts() if _cause(left) == _cause(verdict)]
+        same = [left for left in self.verdicts() if _cause_of(left) == _cause_of(verdict)]
         same.sort(key=lambda left: left.evidence.get("where") != where)
         return self._waiting.pop(same[0].id).verdict if same else None
 
     def has_same(self, verdict: Verdict, where: str) -> bool:
         """Is one of these of the same rank in the same place, by another name?"""
         place = verdict.role, verdict.stage, verdict.rank, where
-        others = [left for left in self.verdicts() if _cause(left)[0] != _cause(verdict)[0]]
+        others = [left for left in self.verdicts() if _cause_of(left)[0] != _cause_of(verdict)[0]]
         return any((left.role, left.stage, left.rank, left.evidence.get("where")) == place for left in others)
 
     def blames_another(self, verdict: Verdict) -> bool:
@@ -85,7 +85,7 @@ class LeftVerdicts:
                     yield waiting.verdict._replace(step=step.step, time_ns=now_ns, withdrawn=why)
 
 
-def _cause(verdict: Verdict) -> tuple[object, ...]:
+def _cause_of(verdict: Verdict) -> tuple[object, ...]:
     kind = ALL_SLOW if verdict.kind == NOT_ENOUGH_EVIDENCE else verdict.kind
     return kind, verdict.role, verdict.stage, verdict.rank, verdict.group
 

@@ -47,7 +47,7 @@ class LightSteps:
 
     def _ask(self, want: Want, stage: str) -> str:
         able = [  # who has an NPU's profiler, and runs the stage
-            speaker.rank for speaker in fate.heard(self._speakers.control)
+            speaker.rank for speaker in fate.read_heard(self._speakers.control)
             if (not want.role or speaker.acknowledgement.role in ("", want.role))
             and (not want.ranks or speaker.rank in want.ranks)
             and speaker.standing.backend in _NPU and stage in speaker.keys

@@ -114,7 +114,7 @@ class Links:
             if not before.before and len(self._usual) >= _GROUPS_AT_MOST:
                 continue
             level = self._level(settings, before, group, seconds, rings, base_s)
-            usual = self._usual[group, stage] = _added(before, level, math.log(took_s + base_s))
+            usual = self._usual[group, stage] = _add_step(before, level, math.log(took_s + base_s))
             if level is None:
                 continue
             usual_s, more = math.exp(level.mean) - base_s, usual.excess / max(1, usual.steps)
@@ -146,7 +146,7 @@ class Links:
         step_s: float,
     ) -> Finding:  # fmt: skip
         compared = {group: rings.groups.get(group, ()) for group in seconds}
-        alone = slow_link.separated(compared, slow)
+        alone = slow_link.find_shared(compared, slow)
         worst = max(persistent, key=lambda group: seconds[group] - slow[group])
         kind = "link" if alone or len(compared) > len(slow) else "communication"
         more_s = seconds[worst] - slow[worst]
@@ -169,7 +169,7 @@ def _level_of(values: Sequence[float], own: _Level | None = None) -> _Level:
     return _Level(statistics.fmean(ordered), max(_LEAST_NOISE, float(np.std(ordered))), most)
 
 
-def _added(usual: _Usual, level: _Level | None, value: float) -> _Usual:
+def _add_step(usual: _Usual, level: _Level | None, value: float) -> _Usual:
     """One step more: tested against this level, and learned from once it is no fault."""
     if level is None:
         return usual._replace(before=(*usual.before, value)[-_REMEMBERED:])

@@ -97,12 +97,12 @@ class Losses:
         """
         course = self._course(step, pieces, tells, before_s)
         for steps in (self.steps,) if tells is None else (self.steps, self._with_rings):
-            _keep(steps, course)
+            _keep_course(steps, course)
 
     def rings_of(self, step: RoleStep, tells: Inside) -> None:
         """What the collectives tell of a step that was closed before."""
         began_s = next((course.began_s for course in self.steps if course.step == step.step), None)
-        _keep(self._with_rings, self._course(step, cutting.in_pieces(step, began_s), tells, began_s))
+        _keep_course(self._with_rings, self._course(step, cutting.in_pieces(step, began_s), tells, began_s))
 
     def lately(self, parts: Sequence[Surplus], base_s: float, steps: int) -> Iterator[StepLoss]:
         """What each of so many of the last steps that tell of it loses by some causes together, where it shows."""
@@ -142,8 +142,8 @@ class Losses:
         if course is None or piece < 0:
             return seconds
         is_it = np.arange(len(course.ended_s)) == place
-        lead = replay.earlier([course], {course.place: [Less(piece, np.where(is_it, seconds, 0.0), where == INSIDE)]})
-        return max(0.0, replay.won_s(course, lead[course.place], replay.near(course, is_it)))
+        lead = replay.leads_of([course], {course.place: [Less(piece, np.where(is_it, seconds, 0.0), where == INSIDE)]})
+        return max(0.0, replay.won_s(course, lead[course.place], replay.near_to(course, is_it)))
 
     def _lost(self, window: list[Course], parts: Sequence[Surplus], base_s: float, fed: set[Piece]) -> StepLoss | None:
         """What the last of these steps loses, what was won in those before it being won already."""
@@ -152,13 +152,13 @@ class Losses:
         counted = [of for of in window[len(window) // 2 : -1] if of.members == last.members] if fed else [last]
         if not counted or (fed and len(window) <= _WINDOW // 2):
             return StepLoss(np.nan, np.nan)
-        less = {of.place: list(_less(of, parts, base_s, last.role)) for of in courses if of.step >= window[0].step}
+        less = {of.place: list(_find_less(of, parts, base_s, last.role)) for of in courses if of.step >= window[0].step}
         if not less[last.place]:
             return None
         # None of them where a cause is of no single member.
         keys = {key for part in parts for key in part.members}
-        those = replay.near(last, np.array([key_of(peer) in keys for peer in last.members], bool))
-        leads = replay.earlier(courses, less)
+        those = replay.near_to(last, np.array([key_of(peer) in keys for peer in last.members], bool))
+        leads = replay.leads_of(courses, less)
         won_s = _won_for_good_s(counted, leads, those, fed)
         length_s = float(np.mean([replay.length_s(of, those) for of in counted]))
         return StepLoss(min(won_s, length_s), length_s) if np.isfinite(won_s) and length_s > 0 else None
@@ -224,14 +224,13 @@ def _won_for_good_s(
     return float(min(won_s, max(0.0, ahead_s)))
 
 
-def _keep(steps: deque[Course], course: Course) -> None:
+def _keep_course(steps: deque[Course], course: Course) -> None:
     steps.append(course)
-    held = 12 * course.came_s.nbytes
-    while len(steps) > max(1, _BYTES_AT_MOST // max(1, held)):
+    while len(steps) > max(1, _BYTES_AT_MOST // max(1, 12 * course.came_s.nbytes)):
         steps.popleft()
 
 
-def _less(course: Course, parts: Iterable[Surplus], base_s: float, role: str) -> Iterator[Less]:
+def _find_less(course: Course, parts: Iterable[Surplus], base_s: float, role: str) -> Iterator[Less]:
     places = {key_of(peer): at for at, peer in enumerate(course.members)}
     for part in parts:
         piece = course.piece(part.where, part.stage)

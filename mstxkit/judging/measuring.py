@@ -131,7 +131,7 @@ class Norms:
 
     def last_came(self, pieces: StepPieces) -> Matrix:
         """(M, K) when the last came of those that each meets in a piece."""
-        return _each(self._by_group(pieces), last_of, pieces.came_s)
+        return _apply_to_each(self._by_group(pieces), last_of, pieces.came_s)
 
     def own_s(self, pieces: StepPieces, mode: Whole, last_came: Matrix) -> Matrix:
         """(M, K) each member's own time: where all wait, since the last came; in a row, since the row before was done.
@@ -193,7 +193,7 @@ class Norms:
     ) -> MeasuredStep:  # fmt: skip
         waits, together, last_came = mode == WAITS, self._by_group(pieces), self.last_came(pieces)
         took, place = self.own_s(pieces, mode, last_came), self.places.of(pieces.kinds)
-        features, load, work = _features(step, pieces, waits)
+        features, load, work = _make_features(step, pieces, waits)
         slopes = self.regression.slopes(at) + _PRIOR
         most = _CURVATURE * np.abs(features).max(axis=2)
         predicted = np.clip(np.einsum("mkf,kf->mk", features, slopes), -most, most)
@@ -202,7 +202,7 @@ class Norms:
         rest = times - predicted
         excess, level = _after_the_quicker(rest, ranks.usual_noise(at)), _usual_of(rest)
         if len(together) > 1:
-            excess = np.where(waits, _each(together, after_those, rest), excess)
+            excess = np.where(waits, _apply_to_each(together, after_those, rest), excess)
             # The slowest group is what the others wait for later.
             has_groups = np.array([labels is not None for labels in self.meets(pieces.kinds)], bool)
             level = np.where(waits & has_groups, np.fmax.reduce(rest, axis=0), level)
@@ -237,7 +237,7 @@ class Norms:
             kinds, at, mode, pieces.came_s, pieces.done_s, np.where(sure < 0, excess + sure, excess), learned,
             after_others(predicted), load, level, work, usual, took,
             _usual_of(took), pieces.owners, pieces.is_first, step.error_s, noise,
-            _comparable(kinds, mode, pieces, step_s) & ~may_be_in_a_row,
+            _find_comparable(kinds, mode, pieces, step_s) & ~may_be_in_a_row,
         )  # fmt: skip
 
     def _more_of_places(self, pieces: StepPieces, piece: int, column: int, times: Vector, places: Labels) -> Vector:
@@ -262,9 +262,9 @@ class Norms:
         self, step: RoleStep, pieces: StepPieces, at: Whole, times: Matrix, features: Matrix, off: Matrix,
         step_s: float, together: _Together, ranks: Ranks,
     ) -> None:  # fmt: skip
-        came, error = _each(together, after_those, pieces.came_s), step.error_s[:, None]
+        came, error = _apply_to_each(together, after_those, pieces.came_s), step.error_s[:, None]
         came = np.sign(came) * np.maximum(0.0, np.abs(came) - 2 * error)
-        took = _each(together, after_those, pieces.took_s)
+        took = _apply_to_each(together, after_those, pieces.took_s)
         place = self.places.of(pieces.kinds)
         heard = np.array([kind.stage not in self.suspected for kind in pieces.kinds], bool)
         self.waiting.learn(place[heard], came[:, heard] / step_s, took[:, heard] / step_s)
@@ -306,7 +306,7 @@ def _usual_of(values: Matrix) -> Vector:
 _Together = list[tuple[Whole, Optional[Labels]]]
 
 
-def _each(together: _Together, of: Callable[[Matrix, Labels | None], Matrix], values: Matrix) -> Matrix:
+def _apply_to_each(together: _Together, of: Callable[[Matrix, Labels | None], Matrix], values: Matrix) -> Matrix:
     """Apply to the pieces of each set of members that meet."""
     if len(together) == 1:
         return of(values, together[0][1])
@@ -324,7 +324,7 @@ def _labels_of_places(step: RoleStep) -> Labels | None:
     return np.unique(names, return_inverse=True)[1].reshape(-1).astype(np.int64)
 
 
-def _comparable(kinds: tuple[Piece, ...], mode: Whole, pieces: StepPieces, step_s: float) -> Truths:
+def _find_comparable(kinds: tuple[Piece, ...], mode: Whole, pieces: StepPieces, step_s: float) -> Truths:
     with np.errstate(all="ignore"):
         apart_s = np.fmax.reduce(pieces.came_s, axis=0) - np.fmin.reduce(pieces.came_s, axis=0)
     go_together = bool(np.nanmin(apart_s, initial=np.inf) < 0.5 * step_s) and bool(len(apart_s))
@@ -333,7 +333,7 @@ def _comparable(kinds: tuple[Piece, ...], mode: Whole, pieces: StepPieces, step_
     return np.asarray(is_compared & (mode != HANDED) & ((mode != FED) | is_gap))
 
 
-def _features(step: RoleStep, pieces: StepPieces, waits: Truths) -> tuple[Matrix, Matrix, Matrix]:
+def _make_features(step: RoleStep, pieces: StepPieces, waits: Truths) -> tuple[Matrix, Matrix, Matrix]:
     """(M, K, F) logarithms of the work against the middle; (M, K) the largest of them; (K, F) what all did.
 
     0 where nothing is known of it, and in gaps.

@@ -36,7 +36,7 @@ def is_sure(measured: MeasuredStep, sums: slow_rank.AddedUp, lost_ratio: Matrix,
     inside.
     """
     limits = settings.of(LateRank)
-    least = limits.certainty * slow_rank.threshold(settings.of(slow_rank.SlowRank), sums.score.size)
+    least = limits.certainty * slow_rank.threshold_for(settings.of(slow_rank.SlowRank), sums.score.size)
     is_little = are_of(measured.kinds, INSIDE)[None, :] & (lost_ratio < limits.doubt)
     return np.asarray(~is_little | (sums.score > least))
 
@@ -69,7 +69,7 @@ def sets_in(fires: Truths, score: Vector, mean: Vector, threshold: float, peers:
     return [*sets, *(SlowSet(np.array([place])) for place in np.flatnonzero(left).tolist())]
 
 
-def tied(measured: MeasuredStep, sums: slow_rank.AddedUp, base_s: float) -> Truths:
+def find_tied(measured: MeasuredStep, sums: slow_rank.AddedUp, base_s: float) -> Truths:
     """(M, K): was it done with a piece just when another was that looks slow too?
 
     They wait for each other, in a group that nobody has told of: who of them is late is not to be seen from here.

@@ -128,7 +128,7 @@ class Less(NamedTuple):
     of_groups: Mapping[int, float] = {}
 
 
-def earlier(courses: Sequence[Course], less: Mapping[Place, Sequence[Less]]) -> dict[Place, Matrix]:
+def leads_of(courses: Sequence[Course], less: Mapping[Place, Sequence[Less]]) -> dict[Place, Matrix]:
     """Of each step (M, K + 1): by how much earlier each member begins with it, and is done with each piece. `courses`:
     steps of all roles that have to do with each other, in the order in which they were over.
     """
@@ -140,7 +140,7 @@ def earlier(courses: Sequence[Course], less: Mapping[Place, Sequence[Less]]) -> 
 
 
 class _Replay:
-    """Goes through the pieces of all steps in the order in which they were over. `leads`: as `earlier` gives them."""
+    """Goes through the pieces of all steps in the order in which they were over. `leads`: as of `leads_of`."""
 
     def __init__(self, courses: Sequence[Course], less: Mapping[Place, Sequence[Less]]) -> None:
         self._courses = {course.place: course for course in courses}
@@ -183,7 +183,7 @@ class _Replay:
             lead = _through_calls(course, course.entered, together, in_calls, lead) if at == together[0] else lead
             parts = [part for part in parts if not (part.is_inside or part.of_groups)]
         elif mode == WAITS:
-            lead = _met(course.came_s[:, at], lead, course.meets[at])
+            lead = _meet_earlier(course.came_s[:, at], lead, course.meets[at])
         elif mode == FED:
             lead = self._fed(course, at, lead)
         rows, less_s = course.rows[at], _sum_of(parts, len(lead))
@@ -300,7 +300,7 @@ def _sum_of(parts: Sequence[Less], count: int) -> Vector:
     return np.asarray(sum((part.seconds for part in parts), np.zeros(count)))
 
 
-def _met(came_s: Vector, lead: Vector, labels: Labels | None) -> Vector:
+def _meet_earlier(came_s: Vector, lead: Vector, labels: Labels | None) -> Vector:
     """All who meet go on together, by so much earlier."""
     there = np.isfinite(came_s)
     group = np.zeros(len(came_s), np.int64) if labels is None else np.unique(labels, return_inverse=True)[1]
@@ -311,7 +311,7 @@ def _met(came_s: Vector, lead: Vector, labels: Labels | None) -> Vector:
         return np.where(there, (last - sooner)[group], lead)
 
 
-def near(course: Course, those: Truths) -> Truths:
+def near_to(course: Course, those: Truths) -> Truths:
     """(M,) who waits in this step for those members, or they for them; all where none waits for another, or all do."""
     waits = [labels for labels, mode in zip(course.meets, course.mode.tolist()) if mode == WAITS]
     if not those.any() or not waits or course.is_free or any(labels is None for labels in waits):

@@ -49,7 +49,7 @@ class RequestNews:
                 self._ended[id] = None
             if state and state != self._said.get(id, "") and not (is_first and progress.has_ended):
                 self._said[id] = state
-                yield _told(progress, state, now_ns)
+                yield _make_news(progress, state, now_ns)
         forget_oldest(self._ended, _ENDED_AT_MOST)
         self._said = {id: state for id, state in self._said.items() if id not in self._ended}
 
@@ -64,7 +64,7 @@ class RequestNews:
         return [fates.progress(asked) for asked in open_]
 
 
-def _told(progress: Progress, state: str, now_ns: int) -> EscalationNews:
+def _make_news(progress: Progress, state: str, now_ns: int) -> EscalationNews:
     request = progress.asked.request
     reasons = Counter(report.reason for report in progress.reports if report.state == state and report.reason)
     ranks = tuple(report.rank for report in progress.reports)

@@ -15,13 +15,13 @@ from ..triggers.serial import Serial
 from ..triggers.slow_link import SlowLink
 from . import cutting, naming
 from .columns import COLUMNS, Ranks, or_zero
-from .cpu_waits import explains, held_up
+from .cpu_waits import explains_loss, held_up
 from .cutting import BEFORE, IN, Piece, StepPieces, are_of
 from .everybody import AloneInStages, Everybody
 from .evidence import Matrix, Peer, RoleStep, Truths
 from .findings import Finding, Key, RoleFound, Seen, Surplus
 from .gates import Gates, Holding
-from .inside import Inside, inside
+from .inside import Inside, measure_inside
 from .lessons import RoleLessons, StepCutter
 from .links import LINK, Links
 from .losses import JobLosses, Losses, StepLoss
@@ -85,7 +85,7 @@ class RoleHistory(RoleLessons):
             return RoleFound()
         self._everybody.levels.rebase(base_s, self.base_s)
         self._begin_anew_where_regrouped()
-        tells = None if step.collectives is None else inside(step, step.collectives)
+        tells = None if step.collectives is None else measure_inside(step, step.collectives)
         self._losses.closed(step, pieces, tells, before_s)
         self._told = told_stages(step)
         changed = self._everybody.changed_stages(settings.of(slow_stage.SlowStage), self.norms.columns)
@@ -127,7 +127,7 @@ class RoleHistory(RoleLessons):
         if may_judge:
             excess = np.where(is_settled, measured.excess, np.nan)
             sums = self.ranks.add(limits, at, excess, noise)
-            fires = slow_rank.fires(limits, sums, excess.size) & self._stands_out(measured, sums, settings)
+            fires = slow_rank.find_slow(limits, sums, excess.size) & self._stands_out(measured, sums, settings)
             lost_ratio = self._lost_s(measured, sums) / self.step_s
             fires &= naming.is_sure(measured, sums, lost_ratio, settings)
             findings = self._findings(measured, sums, fires & measured.is_comparable[None, :], limits, excess.size)
@@ -189,8 +189,8 @@ class RoleHistory(RoleLessons):
         limits: slow_rank.SlowRank, compared: int,
     ) -> list[Finding]:  # fmt: skip
         findings: list[Finding] = []
-        tied = naming.tied(measured, sums, self.base_s) if fires.any() else fires
-        threshold = slow_rank.threshold(limits, compared)
+        tied = naming.find_tied(measured, sums, self.base_s) if fires.any() else fires
+        threshold = slow_rank.threshold_for(limits, compared)
         for piece in np.flatnonzero(fires.any(axis=0)).tolist():
             score = np.where(np.isfinite(measured.excess[:, piece]), sums.score[:, piece], np.nan)
             sets = naming.sets_in(fires[:, piece], score, sums.mean[:, piece], threshold, self.members)
@@ -245,7 +245,7 @@ class RoleHistory(RoleLessons):
         by_work = np.where(is_settled, measured.by_work, np.nan)
         sums = self._works.add(limits, measured.at, by_work, noise)
         lost_s = np.expm1(sums.mean) * (measured.usual_s + self.base_s)[None, :]
-        fires = (sums.score > slow_rank.threshold(limits, sums.score.size)) & (sums.steps >= work_limits.steps)
+        fires = (sums.score > slow_rank.threshold_for(limits, sums.score.size)) & (sums.steps >= work_limits.steps)
         fires &= (sums.mean >= math.log1p(work_limits.effect)) & (lost_s >= work_limits.impact * self.step_s)
         fires &= are_of(measured.kinds, IN, INSIDE)[None, :]
         findings = self._findings(measured, sums, fires, limits, sums.score.size)
@@ -256,7 +256,7 @@ class RoleHistory(RoleLessons):
     def _slow_links(self, step: RoleStep, tells: Inside, settings: JudgeSettings, may_judge: bool) -> list[Finding]:
         assert step.collectives is not None
         findings = self.links.add(settings.of(SlowLink), step, step.collectives, tells.groups, self.step_s)
-        return [each for each in findings if may_judge and not explains(step.cpu, each.lost_s, self.step_s)]
+        return [each for each in findings if may_judge and not explains_loss(step.cpu, each.lost_s, self.step_s)]
 
     def _builds_up_inside(self, measured: MeasuredStep, settings: JudgeSettings) -> tuple[str, ...]:
         """Stages in which the last rings that told show that somebody may be late inside, and not yet for sure."""
@@ -287,13 +287,13 @@ class RoleHistory(RoleLessons):
         is_of_use = step.members == self.members and self.step_s > 0 and step.step not in self.ring_steps
         if step.collectives is None or not is_of_use:
             return RoleFound()
-        tells = inside(step, step.collectives)
+        tells = measure_inside(step, step.collectives)
         if not (np.isfinite(tells.own_s).sum(axis=0) > 1).any():
             return RoleFound()
         self.norms.learn_groups(step)
         self._begin_anew_where_regrouped()
         self._losses.rings_of(step, tells)
-        measured = self._measure(step, cutting.nothing(len(step.members)), tells)
+        measured = self._measure(step, cutting.no_pieces(len(step.members)), tells)
         may_judge = self.holding.steps > settings.of(Gates).warm_up
         self.ring_steps.append(step.step)
         findings = self._slow_ranks(measured, settings, may_judge)

@@ -43,44 +43,44 @@ class JudgeSetting(NamedTuple):
     meaning: str
 
 
-def defaults() -> JudgeSettings:
+def default_settings() -> JudgeSettings:
     """As they are unless somebody changes them."""
-    parts = {name: triggers.load(name).settings() for name in triggers.names()}
+    parts = {name: triggers.load_trigger(name).settings() for name in triggers.list_triggers()}
     return JudgeSettings({**parts, "gates": Gates(), "acting": Acting()})
 
 
-def described() -> Iterator[JudgeSetting]:
+def describe_settings() -> Iterator[JudgeSetting]:
     """All settings there are, with what each means."""
-    for name, part in defaults().parts.items():
+    for name, part in default_settings().parts.items():
         for field in fields(part):
             least, most, meaning = (field.metadata[key] for key in ("least", "most", "meaning"))
             yield JudgeSetting(f"{name}.{field.name}", getattr(part, field.name), least, most, meaning)
 
 
-def changed(settings: JudgeSettings, name: str, text: str) -> JudgeSettings:
+def change_setting(settings: JudgeSettings, name: str, text: str) -> JudgeSettings:
     """The settings with one of them (`slow_rank.effect`) changed. Raises MstxkitError: there is no such setting, or the
     value is not allowed; the message says what is.
     """
-    by_name = {setting.name: setting for setting in described()}
+    by_name = {setting.name: setting for setting in describe_settings()}
     if name not in by_name:
         raise MstxkitError(f"no setting {name!r}; there are {', '.join(sorted(by_name))}")
     part, _, field = name.partition(".")
-    value = _value(by_name[name], text)
+    value = _read_value(by_name[name], text)
     return JudgeSettings({**settings.parts, part: replace(settings.parts[part], **{field: value})})
 
 
 def of_json(values: Mapping[str, Any]) -> JudgeSettings:
     """The defaults with what is allowed of these; anything else is left out: they come from a file or a message."""
-    settings = defaults()
+    settings = default_settings()
     for name, value in values.items():
         try:
-            settings = changed(settings, str(name), str(value))
+            settings = change_setting(settings, str(name), str(value))
         except MstxkitError:
             continue
     return settings
 
 
-def _value(setting: JudgeSetting, text: str) -> int | float:
+def _read_value(setting: JudgeSetting, text: str) -> int | float:
     is_whole = isinstance(setting.default, int)
     try:
         value = int(text) if is_whole else float(text)

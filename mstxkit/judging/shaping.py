@@ -33,7 +33,7 @@ def key_of(peer: Peer) -> str:
     return f"{'' if peer.rank is None else peer.rank}/{peer.host}/{peer.process}/{peer.part}"
 
 
-def compared(step: RoleStep, others: Container[str] = ()) -> RoleStep:
+def pick_compared(step: RoleStep, others: Container[str] = ()) -> RoleStep:
     """The step without controllers, which only wait, and without others, by their keys."""
     left_out = [peer.is_controller or bool(others) and key_of(peer) in others for peer in step.members]
     keep = np.flatnonzero(~np.array(left_out, bool)).tolist()

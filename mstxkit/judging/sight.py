@@ -71,7 +71,7 @@ class Sight:
     def _seen(self) -> Sighting:
         where = self._where()
         state = documents.state_of(self._run / layout.VERDICTS / layout.JOB)
-        job = self._read_anew("job", state, lambda: job_file.read(self._run, self._run_id))
+        job = self._read_anew("job", state, lambda: job_file.read_state(self._run, self._run_id))
         by = self._by(job, where)
         if by in (Judges.ANOTHER, Judges.OVER):
             self._desk = None
@@ -79,12 +79,12 @@ class Sight:
             age_s = (time.time_ns() - newest_ns) / _NS if newest_ns else _age_s(job)
             folder = self._run / layout.VERDICTS
             states = [documents.state_of(folder / n) for n in documents.names_in(folder, layout.VERDICTS_SUFFIX)]
-            every = self._read_anew("verdicts", states, lambda: verdicts.read(self._run))
-            return Sighting(job, _holding(every), where, by, age_s)
+            every = self._read_anew("verdicts", states, lambda: verdicts.read_verdicts(self._run))
+            return Sighting(job, _pick_holding(every), where, by, age_s)
         return self._judged_here(where)
 
     def _by(self, job: JobState | None, where: tuple[Whereabouts, ...]) -> str:
-        if job is not None and job.is_final and self._newest_ns() <= job.written_ns and not _lives(job, where):
+        if job is not None and job.is_final and self._newest_ns() <= job.written_ns and not _is_alive(job, where):
             return Judges.OVER
         if job is not None and (abs(_age_s(job)) < _JUDGED_WITHIN_S or judge_lock.is_held(self._run)):
             return Judges.ANOTHER
@@ -104,9 +104,9 @@ class Sight:
         if silent_s > _SILENT_S or hosts.have_all_ended:
             desk.judge(time.time(), at_once=True)
         state = desk.state()
-        is_over = hosts.have_all_ended and not _lives(state, where)
+        is_over = hosts.have_all_ended and not _is_alive(state, where)
         by = (Judges.OVER if is_over else Judges.HERE) if state.hosts else Judges.NOBODY
-        return Sighting(state if state.hosts else None, _holding(desk.verdicts()), where, by, silent_s)
+        return Sighting(state if state.hosts else None, _pick_holding(desk.verdicts()), where, by, silent_s)
 
     def _read_anew(self, what: object, states: object, read: Callable[[], T]) -> T:
         """As it was read before, unless its files have changed since."""
@@ -115,7 +115,7 @@ class Sight:
         return cast("T", self._kept[what][1])
 
     def _read_incident(self) -> Incident | None:
-        names = incidents.names(self._run)[-_INCIDENTS_AT_MOST:]
+        names = incidents.list_names(self._run)[-_INCIDENTS_AT_MOST:]
         files = (incidents.folder_of(self._run, name) / layout.INCIDENT_FILE for name in names)
         states = [*zip(names, map(documents.state_of, files))]
         return self._read_anew("incident", states, lambda: self._gravest(names))
@@ -125,7 +125,7 @@ class Sight:
         going_on: list[Incident] = []
         for name in names:
             try:
-                incident = incidents.summary(self._run, name, self._run_id)
+                incident = incidents.read_summary(self._run, name, self._run_id)
             except Unusable:
                 continue
             going_on += [incident] if incident is not None and not incident.over_ns else []
@@ -151,7 +151,7 @@ class Sight:
             return time.monotonic(), []
 
 
-def _lives(job: JobState, where: tuple[Whereabouts, ...]) -> bool:
+def _is_alive(job: JobState, where: tuple[Whereabouts, ...]) -> bool:
     """Does a process of it live? Who has judged all there was need not have seen the end (`top --once`, say), and the
     job may have been started anew since.
     """
@@ -164,6 +164,6 @@ def _age_s(job: JobState | None) -> float:
     return float("inf") if job is None else (time.time_ns() - job.written_ns) / _NS
 
 
-def _holding(all_of_them: list[Verdict]) -> tuple[Verdict, ...]:
+def _pick_holding(all_of_them: list[Verdict]) -> tuple[Verdict, ...]:
     holding = (verdict for verdict in all_of_them if not verdict.withdrawn)
     return tuple(sorted(holding, key=lambda verdict: (not verdict.is_blaming, -verdict.impact_ratio)))

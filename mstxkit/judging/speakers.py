@@ -47,7 +47,7 @@ class Speakers:
         state = documents.state_of(self.control.path / layout.REQUESTS)
         if state != self._state:
             try:
-                self._asked = {each.request.id: each for each in fate.asked(self.control)}
+                self._asked = {each.request.id: each for each in fate.read_asked(self.control)}
             except Unusable:
                 self._asked = {}  # whoever sends replaces it
             self._state = state
@@ -62,7 +62,7 @@ class Speakers:
             "reason": f"the judge: {wish.reason}"[: request.WORDS_AT_MOST], "occasion": wish.occasion,
         }  # fmt: skip
         names = request.Known((wish.stage,), wish.ranks, (wish.preset,))
-        asked = request.checked(fields, names, "verdict", now_ns)
+        asked = request.check_request(fields, names, "verdict", now_ns)
         self.control.send(messages.of_request(asked))
         return asked.id
 

@@ -64,7 +64,7 @@ class Stalls:
         lost_s = sum(stall.lost_s for stall in stalls) / len(self._numbers)
         steps = len({stall.step for stall in stalls})
         is_enough = len(self._numbers) >= _STEPS // 2 and lost_s >= settings.impact * step_s
-        if not is_enough or not jitter.fires(settings, steps, len(self._numbers)):
+        if not is_enough or not jitter.is_fault(settings, steps, len(self._numbers)):
             return []
         stage = Counter(stall.stage for stall in stalls).most_common(1)[0][0]
         member, of_member = Counter(stall.member for stall in stalls).most_common(1)[0]

@@ -94,7 +94,7 @@ class StandingVerdict:
             begun.loss.add(StepLoss(0.0 if begun.loss.is_open else finding.lost_s, history.step_s))
         begun.coverage = seen.coverage if seen is not None else 0.0 if finding.is_hidden else 1.0
         begun.where = seen
-        begun.evidence = _evidence(finding, history)
+        begun.evidence = _make_evidence(finding, history)
         return begun
 
     def parts(self) -> list[Surplus]:
@@ -145,7 +145,7 @@ class StandingVerdict:
         if again is not None:
             if len(again.members) > len(self.finding.members) > 0:  # of the same host there are more
                 self.finding = self.finding._replace(members=again.members, group=again.group)
-            self.evidence = _evidence(again, self.history)
+            self.evidence = _make_evidence(again, self.history)
             self.show_all(not again.is_hidden and self.costs_anything(is_alone=True))
 
     def show_all(self, is_known: bool) -> None:
@@ -287,7 +287,7 @@ def _excess_of(finding: Finding) -> _Excess:
     return _Excess(finding, math.log1p(finding.ratio), finding.steps)
 
 
-def _evidence(finding: Finding, history: RoleHistory) -> dict[str, Any]:
+def _make_evidence(finding: Finding, history: RoleHistory) -> dict[str, Any]:
     """Numbers and names that the verdict rests on."""
     numbers = {
         "where": finding.key.where, "excess_ratio": round(finding.ratio, 4), "lost_s": round(finding.lost_s, 6),

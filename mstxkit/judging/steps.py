@@ -201,7 +201,7 @@ class RoleBook:
         np.maximum.at(self._newest, of[~is_behind], steps[~is_behind])
         is_newest = ~is_behind & (steps == self._newest[of])
         np.maximum.at(self._newest_s, of[is_newest], new.entered_s[is_newest])
-        left_s = new.entered_s[is_newest] + _seconds(new.rows["span"][is_newest])
+        left_s = new.entered_s[is_newest] + _unpack_seconds(new.rows["span"][is_newest])
         self._last_s = float(left_s.max(initial=self._last_s))
         is_behind &= self._newest[of] < 0  # else it is where all are
         is_far = (steps < self._newest[of] - OVERLAP_STEPS) | self._counts_anew[of]
@@ -336,10 +336,10 @@ def _in_seconds(rows: Rows, entered_s: Seconds) -> Seconds:
         )
     ]  # fmt: skip
     count = rows["occurrences"].astype(np.float64)
-    return np.stack([entered_s, _seconds(rows["span"]), _seconds(rows["total"]), count, *work])
+    return np.stack([entered_s, _unpack_seconds(rows["span"]), _unpack_seconds(rows["total"]), count, *work])
 
 
-def _seconds(packed: npt.NDArray[np.uint32]) -> Seconds:
+def _unpack_seconds(packed: npt.NDArray[np.uint32]) -> Seconds:
     coarse = packed >= _COARSE
     us = np.where(coarse, (packed & ~_COARSE).astype(np.float64) * 1024, packed.astype(np.float64))
     return np.asarray(us * 1e-6)

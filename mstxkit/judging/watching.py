@@ -44,15 +44,15 @@ class Outlook(NamedTuple):
     judged_steps: tuple[int | None, ...] = ()
 
 
-def once(run: Path, run_id: str) -> Outlook:
+def judge_once(run: Path, run_id: str) -> Outlook:
     """Judge what is there, unless it is judged already."""
-    desk = _desk(run, run_id)
+    desk = _open_desk(run, run_id)
     if desk is None:
         figures = settings_file.read_figures(run / layout.VERDICTS / layout.FIGURES, run_id)
         step = None if figures is None else figures.step
-        state = job_file.read(run, run_id)
+        state = job_file.read_state(run, run_id)
         counts = (state or JobState()).judged_steps if state or step is None else (None,)  # an older one says none
-        return Outlook(verdicts.read(run), None, len(batches.files_in(run)), step, counts)
+        return Outlook(verdicts.read_verdicts(run), None, len(batches.files_in(run)), step, counts)
     desk.writes &= bool(batches.files_in(run))  # of what nobody has handed over, nothing is said to be judged
     desk.look()
     hosts = desk.controller.directory
@@ -63,10 +63,10 @@ def once(run: Path, run_id: str) -> Outlook:
     return Outlook(desk.verdicts(), desk.outcome_steps, len(hosts.hosts), last_step, counts)
 
 
-def _desk(run: Path, run_id: str, outlets: Outlets | None = None) -> Desk | None:
+def _open_desk(run: Path, run_id: str, outlets: Outlets | None = None) -> Desk | None:
     """A judge of what is not judged yet; None where another one is at work or has judged all of it."""
     try:
-        lock = judge_lock.take(run)
+        lock = judge_lock.take_lock(run)
     except (OSError, MstxkitError):
         lock = -1  # it may only be read: judged in memory
     if lock is None:
@@ -80,17 +80,17 @@ def _desk(run: Path, run_id: str, outlets: Outlets | None = None) -> Desk | None
     return Desk(run, run_id, WHO, lock=lock, outlets=outlets)
 
 
-def follow(run: Path, run_id: str, outlets: Outlets | None = None) -> Iterator[Verdict]:
+def follow_verdicts(run: Path, run_id: str, outlets: Outlets | None = None) -> Iterator[Verdict]:
     """Verdicts as they come, those that hold now first, until whoever asks has enough; judged here while nobody else
     does. `outlets`: where figures go while it is judged here.
     """
     shown: dict[str, Verdict] = {}
     desk: Desk | None = None
     while True:
-        desk = desk or _desk(run, run_id, outlets)
+        desk = desk or _open_desk(run, run_id, outlets)
         if desk is not None:
             desk.look()
-        for verdict in verdicts.read(run) if desk is None else desk.verdicts():
+        for verdict in verdicts.read_verdicts(run) if desk is None else desk.verdicts():
             before = shown.get(verdict.id)
             if before is None or before._replace(time_ns=verdict.time_ns, step=verdict.step) != verdict:
                 shown[verdict.id] = verdict
@@ -114,7 +114,7 @@ class Acceptance(NamedTuple):
     missing: tuple[str, ...]
 
 
-def checked(texts: list[str]) -> dict[str, float]:
+def check_settings(texts: list[str]) -> dict[str, float]:
     """`name=value` texts as settings. Raises MstxkitError: there is no such setting, or it cannot have that value; the
     message says what is allowed.
     """
@@ -123,7 +123,7 @@ def checked(texts: list[str]) -> dict[str, float]:
         name, equals, value = text.partition("=")
         if not equals:
             raise MstxkitError(f"--set {text}: name=value is needed, slow_rank.effect=0.15 say")
-        changed = settings.changed(settings.defaults(), name.strip(), value.strip())
+        changed = settings.change_setting(settings.default_settings(), name.strip(), value.strip())
         values[name.strip()] = changed.as_json()[name.strip()]
     return values
 

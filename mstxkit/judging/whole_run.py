@@ -15,7 +15,7 @@ from ..store.verdicts import Verdict
 from .cutting import BEFORE, IN, Piece, StepPieces
 from .evidence import Matrix, Peer, RoleStep
 from .feeds import Feeds
-from .inside import Inside, entries_of, inside
+from .inside import Inside, entries_of, measure_inside
 from .judge import JobJudge
 from .judged import COUNTS, Want
 from .lessons import RoleLessons, StepCutter
@@ -23,7 +23,7 @@ from .losses import course_of
 from .measuring import BASE_RATIO, BEHIND, BEHIND_GAP, FED, HANDED, INSIDE, UNKNOWN, WAITS, Norms
 from .meeting import left_together
 from .replay import Course
-from .shaping import StepCounts, TakingStages, compared
+from .shaping import StepCounts, TakingStages, pick_compared
 
 # A judge that has seen so many steps has seen enough of a long run: its last ones.
 STEPS_AT_MOST = 2000
@@ -49,7 +49,7 @@ class JudgedSteps(NamedTuple):
     counts: dict[str, tuple[int, int]]
 
 
-def judged(steps: Sequence[RoleStep], path: str = "RUN") -> JudgedSteps:
+def judge_steps(steps: Sequence[RoleStep], path: str = "RUN") -> JudgedSteps:
     """Judge the steps of a run, in their order; of a long one the last. `path`: its folder, for what is advised."""
     judge, counts = JobJudge(run=path), dict[str, tuple[int, int]]()
     wants: list[Want] = []
@@ -115,9 +115,9 @@ class WholeRun:
 
     def _learn(self, step: RoleStep) -> tuple[RoleStep, StepPieces, Inside | None]:
         """The step without controllers, its pieces, and what collectives tell of the inside of its stages."""
-        as_told, step = step, compared(step, self._counts.off[step.role])
+        as_told, step = step, pick_compared(step, self._counts.off[step.role])
         self._feeds.closed(step if step.members else as_told)
-        tells = None if step.collectives is None else inside(step, step.collectives)._replace(entered=None)
+        tells = None if step.collectives is None else measure_inside(step, step.collectives)._replace(entered=None)
         pieces, _ = self._cutters.setdefault(step.role, StepCutter()).cut(step)
         self._waits_for.setdefault(step.role, {}).update(step.waits_for)
         key = step.role, step.members

@@ -6,7 +6,7 @@ import shlex
 from typing import Iterable, Sequence
 
 from ..store.request import WHOLE_STEPS
-from ..store.values import spans
+from ..store.values import write_spans
 from .cutting import BEFORE
 from .evidence import Peer
 from .findings import Finding, Seen
@@ -19,7 +19,7 @@ GROUP_AT_MOST = 8
 
 def spans_in_words(ranks: Iterable[int]) -> str:
     """`0,2-7`: of 8 ranks in the form that commands take; of more no more than 8 of such pieces, then `...`."""
-    pieces = spans(ranks)
+    pieces = write_spans(ranks)
     return ",".join(pieces[:_RUNS_AT_MOST]) + (",..." if len(pieces) > _RUNS_AT_MOST else "")
 
 

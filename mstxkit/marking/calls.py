@@ -24,7 +24,7 @@ _is_turn = itertools.cycle([False] * (EVERY - 1) + [True]).__next__
 _closely = 0
 
 
-def evaluate(site: Any, attributes: Attributes, /, *args: Any, **kwargs: Any) -> dict[str, Any] | None:
+def evaluate_attributes(site: Any, attributes: Attributes, /, *args: Any, **kwargs: Any) -> dict[str, Any] | None:
     """The attributes of one call, asked from the call's own arguments; None while nothing records.
 
     What the user's callable raises is counted, and the range goes without attributes. What it takes is part of the
@@ -61,14 +61,14 @@ def _add_cost(site: Any, ns: int) -> None:
     try:
         state.add_cost(site, ns)
     except Exception as exc:
-        faults.note("cost of attributes", exc)
+        faults.note_fault("cost of attributes", exc)
 
 
 def _evaluate_attributes(attributes: Attributes, args: Any, kwargs: Any) -> dict[str, Any] | None:
     try:
         return dict(attributes(*args, **kwargs) if callable(attributes) else attributes)
     except Exception as exc:
-        faults.note("attributes of a decorated function", exc)
+        faults.note_fault("attributes of a decorated function", exc)
         return None
 
 
@@ -118,12 +118,12 @@ class Pieces:
         return True
 
 
-async def awaiting(site: Any, awaitable: Awaitable[Any], stream: Any = None, attributes: Any = None) -> Any:
+async def drive_awaitable(site: Any, awaitable: Awaitable[Any], stream: Any = None, attributes: Any = None) -> Any:
     """Drive what a plain function returned that is marked as a coroutine function."""
     return await state.driven(site, awaitable, stream, attributes)
 
 
-def handing(span: Any, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+def call_and_hand(span: Any, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
     """Call a plain function in a range that lasts until the coroutine ends that it hands on; if it does so."""
 
     async def called() -> tuple[Any, BaseException | None]:

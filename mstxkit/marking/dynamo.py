@@ -47,7 +47,7 @@ def _make_range(name: Any, **options: Any) -> Any:
     return _TracedRange()
 
 
-def register(dynamo: ModuleType, engine: Any) -> None:
+def register_functions(dynamo: ModuleType, engine: Any) -> None:
     """Tell `torch._dynamo` about the engine's functions, once per process; a torch that is too old is left alone."""
     inlining = getattr(getattr(dynamo, "symbolic_convert", None), "InliningInstructionTranslator", None)
     of_globals = getattr(inlining, "get_globals_source_and_value", None)
@@ -62,7 +62,7 @@ def register(dynamo: ModuleType, engine: Any) -> None:
         engine.at_step: lambda n: contextlib.nullcontext(), engine.is_on: lambda site: False,
     }  # fmt: skip
     for name in _RUN_EAGERLY:
-        substitutions[getattr(engine, name)] = _breaking(dynamo, getattr(engine, name))
+        substitutions[getattr(engine, name)] = _break_graph(dynamo, getattr(engine, name))
     for original, traced in substitutions.items():
         # The twin's at_step is a class.
         options = {"is_embedded_type": True} if isinstance(original, type) else {}
@@ -99,7 +99,7 @@ def _leave_out(trace_rules: Any) -> None:
     trace_rules.add(last)
 
 
-def _breaking(dynamo: ModuleType, function: Callable[..., Any]) -> Callable[..., Any]:
+def _break_graph(dynamo: ModuleType, function: Callable[..., Any]) -> Callable[..., Any]:
     """A substitute that breaks the graph; without one torch.compile does so too, but warns about every C function."""
 
     @dynamo.disable  # type: ignore[untyped-decorator, unused-ignore]

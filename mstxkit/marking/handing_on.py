@@ -11,7 +11,7 @@ from typing import Any, Callable
 from ..engine.choose import engine
 
 
-def submit(original: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+def carry_through_submit(original: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
     """Call an executor's `submit` with the call's own arguments: the executor, the function, and that one's arguments.
 
     Cost: one call of the engine while nothing is recorded; two, and a Python frame in the thread, inside a stage.
@@ -21,10 +21,10 @@ def submit(original: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
     carried = engine.carried()
     if carried is None or len(args) < 2 or _leaves_the_interpreter(args[0]):
         return original(*args, **kwargs)
-    return original(args[0], _inside, carried, *args[1:], **kwargs)
+    return original(args[0], _run_inside, carried, *args[1:], **kwargs)
 
 
-def _inside(carried: int, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+def _run_inside(carried: int, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
     before = engine.carry(carried)
     try:
         return function(*args, **kwargs)

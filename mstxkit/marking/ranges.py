@@ -84,8 +84,8 @@ def mstx_timer(
         [1, 2]
     """
     if callable(name) or hasattr(type(name), "__get__"):
-        return _decorate((None, stage, domain, stream, attributes), name)
-    return partial(_decorate, (name, stage, domain, stream, attributes))
+        return _decorate_target((None, stage, domain, stream, attributes), name)
+    return partial(_decorate_target, (name, stage, domain, stream, attributes))
 
 
 def site(name: str, stage: str | None = None, domain: str = "default", *of_range: Any) -> Any:
@@ -95,27 +95,27 @@ def site(name: str, stage: str | None = None, domain: str = "default", *of_range
     return _marking.intern(name, stage, domain)
 
 
-def _decorate(settings: tuple[Any, ...], target: Any) -> Any:
+def _decorate_target(settings: tuple[Any, ...], target: Any) -> Any:
     if is_off:
         return target
     try:
-        from .wrapping import decorate
+        from .wrapping import decorate_target
 
-        return decorate(settings, target)
+        return decorate_target(settings, target)
     except (OSError, MemoryError) as exc:  # no descriptor or memory is left to load it
         from .. import faults
 
-        faults.note("mstx_timer", exc)
+        faults.note_fault("mstx_timer", exc)
         return target
 
 
 def _teach_torch_compile(dynamo: ModuleType) -> None:
-    from .dynamo import register
+    from .dynamo import register_functions
 
-    register(dynamo, _marking)
+    register_functions(dynamo, _marking)
 
 
-def _connect() -> None:
+def _connect_wrappers() -> None:
     """Let wrappers, ranges that decorate, and torch.compile find what they need."""
     for name in ("is_on", "timed", "driven", "opened", "stored", "step", "current_stage", "recording"):
         function = getattr(_marking, name)
@@ -128,8 +128,8 @@ def _connect() -> None:
     from .. import faults
     from ..host import imports, names
 
-    _marking.set_hooks(names.describe, names.utf8, faults.note, _decorate, site)
+    _marking.set_hooks(names.describe_site, names.utf8, faults.note_fault, _decorate_target, site)
     imports.when_imported("torch._dynamo", _teach_torch_compile)
 
 
-_connect()
+_connect_wrappers()

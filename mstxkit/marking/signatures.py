@@ -213,7 +213,7 @@ class Held:
         self.__dict__ = named
 
 
-def make(interface: Interface, name: str, held: dict[str, Any]) -> FunctionType:
+def make_wrapper(interface: Interface, name: str, held: dict[str, Any]) -> FunctionType:
     """A wrapper called as `interface` says. `held`, by role, is all it may refer to: its `__globals__` are its own.
 
     Not a closure: CPython copies the cells of a closure at every call, which an idle wrapper would feel.
@@ -227,7 +227,7 @@ def make(interface: Interface, name: str, held: dict[str, Any]) -> FunctionType:
     cells = {} if inner is None else dict(zip(inner.__code__.co_freevars, inner.__closure__ or ()))
     names = _choose_names(parameters)
     prologue = _write_prologue(parameters, attributes, _write_texts(names, inner is not None))
-    code = _code(
+    code = _compile_wrapper(
         interface.kind, parameters, held["stream"] is not None, prologue, inner is not None, tuple(cells),
         "__class__" in cells and inner is not None and inner.__qualname__.startswith(_CLASS_OF_AN_EDIT),
     )  # fmt: skip
@@ -253,11 +253,11 @@ def held_by(function: object) -> dict[str, Any] | None:
     """What a wrapper made here holds, by role; None for any other object. Copied attributes do not fool it."""
     if not isinstance(function, FunctionType):
         return None
-    held = {internal[1:].rstrip("_"): value for internal, value in holder(function).items()}
+    held = {internal[1:].rstrip("_"): value for internal, value in find_held(function).items()}
     return held if "site" in held and "function" in held else None
 
 
-def holder(function: FunctionType) -> dict[str, Any]:
+def find_held(function: FunctionType) -> dict[str, Any]:
     """What a wrapper made here holds, by what it is called there; may be empty for another function."""
     in_code = next((const for const in function.__code__.co_consts if type(const) is Held), None)
     if in_code is not None:
@@ -267,11 +267,11 @@ def holder(function: FunctionType) -> dict[str, Any]:
     return {} if module is not None and type(module) is not ModuleName else function.__globals__
 
 
-def silence(wrapper: FunctionType, function: Callable[..., Any]) -> None:
+def silence_wrapper(wrapper: FunctionType, function: Callable[..., Any]) -> None:
     """From now on a call of `wrapper`, wherever it is held, is a call of `function`, without a range."""
     held = {"is_on": off.is_on, "timed": off.timed, "driven": off.driven, "opened": off.opened}
     held.update(function=function, awaiting=off.driven)
-    own = holder(wrapper)
+    own = find_held(wrapper)
     for internal in own:
         role = internal[1:].rstrip("_")
         if role in held:
@@ -309,7 +309,7 @@ def _write_texts(names: Mapping[str, str], is_in_code: bool) -> Mapping[str, str
 
 
 @lru_cache(maxsize=512)
-def _code(
+def _compile_wrapper(
     kind: str, parameters: Parameters, has_stream: bool, prologue: Prologue, is_in_code: bool, free: tuple[str, ...],
     is_edit: bool,
 ) -> CodeType:  # fmt: skip

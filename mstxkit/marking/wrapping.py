@@ -39,12 +39,12 @@ class RangeSettings(NamedTuple):
     attributes: calls.Attributes | None = None
 
 
-def decorate(settings: tuple[object, object, object, object, Any], target: Any) -> Any:
+def decorate_target(settings: tuple[object, object, object, object, Any], target: Any) -> Any:
     """Give `target` ranges, as `mstx_timer` and a `Range` used as a decorator do. `settings`: of `RangeSettings`."""
     try:
         return _decorate_target(target, RangeSettings(*settings))
     except Exception as exc:
-        faults.note("decorating", exc)
+        faults.note_fault("decorating", exc)
         return target
 
 
@@ -55,16 +55,16 @@ def _decorate_target(target: Any, settings: RangeSettings) -> Any:
     if isinstance(target, type):
         return _timed_class(target, settings)
     if isinstance(target, (staticmethod, classmethod)):
-        return _copy_marks(target, type(target)(_inner(target.__func__, settings)))
+        return _copy_marks(target, type(target)(_wrap_inner(target.__func__, settings)))
     if isinstance(target, property):
         accessors = (target.fget, target.fset, target.fdel)
-        timed = [None if accessor is None else _inner(accessor, settings) for accessor in accessors]
+        timed = [None if accessor is None else _wrap_inner(accessor, settings) for accessor in accessors]
         return type(target)(timed[0], timed[1], timed[2], target.__doc__)
     if isinstance(target, (functools.partial, functools.partialmethod)):
         # A partial stays one: unlike a function it does not bind when it is looked up in a class.
-        return _copy_marks(target, type(target)(_inner(target.func, settings), *target.args, **target.keywords))
+        return _copy_marks(target, type(target)(_wrap_inner(target.func, settings), *target.args, **target.keywords))
     if isinstance(target, functools.cached_property):
-        cached = type(target)(_inner(target.func, settings))
+        cached = type(target)(_wrap_inner(target.func, settings))
         cached.attrname = target.attrname
         return cached
     return _timed_callable(target, settings)
@@ -79,7 +79,7 @@ def _timed_class(cls: type, settings: RangeSettings) -> type:
         if _is_alias(inner, cls):
             continue
         own = settings if settings.name is None else settings._replace(name=f"{names.as_text(settings.name)}.{key}")
-        setattr(cls, key, decorate(own, member))
+        setattr(cls, key, decorate_target(own, member))
     return cls
 
 
@@ -90,7 +90,7 @@ def _is_alias(function: FunctionType, cls: type) -> bool:
     return not is_made and not f"{scope}.".startswith(f"{own}.")
 
 
-def _inner(target: Any, settings: RangeSettings) -> Any:
+def _wrap_inner(target: Any, settings: RangeSettings) -> Any:
     """What a partial, a static method and the like hold. A class there is called, its methods stay as they are."""
     return _timed_callable(target, settings) if isinstance(target, type) else _decorate_target(target, settings)
 
@@ -106,7 +106,7 @@ def _copy_marks(source: Any, copy: Any) -> Any:
 def _timed_callable(target: Any, settings: RangeSettings) -> Any:
     advice = _why_not(target)
     if advice is not None:
-        faults.count("decorating")
+        faults.count_event("decorating")
         faults.say_once(f"a {type(target).__name__} is left as it is, without ranges: {advice}")
         return target
     name = settings.name if settings.name is not None else _name_of(target)
@@ -158,13 +158,13 @@ def _make_wrapper(target: Any, site: Any, settings: RangeSettings) -> FunctionTy
         "stream": settings.stream,
         # Of constant ones a copy that nobody changes: all calls share it.
         "attributes": dict(settings.attributes) if type(settings.attributes) is dict else settings.attributes,
-        "evaluate": calls.evaluate,
+        "evaluate": calls.evaluate_attributes,
         "in_pieces": calls.Pieces,
-        "awaiting": calls.awaiting,
-        "handing": calls.handing,
+        "awaiting": calls.drive_awaitable,
+        "handing": calls.call_and_hand,
     }
     name = str(getattr(target, "__name__", None) or type(target).__name__)
-    wrapper = signatures.make(signatures.interface_of(target), name, held)
+    wrapper = signatures.make_wrapper(signatures.interface_of(target), name, held)
     wrapper.__qualname__ = name
     functools.update_wrapper(wrapper, target)
     for control in _CACHE_CONTROLS:

@@ -20,7 +20,7 @@ _DYING_S = 5.0  # a command that was just killed: its processes see that within 
 _LIMIT_BYTES = 1 << 12
 
 
-def take(folder: Path) -> int:
+def take_lock(folder: Path) -> int:
     """Lock the profiles of a run; the descriptor is the lock. Raises MstxkitError: another command has it, or the run
     cannot be written.
     """
@@ -41,7 +41,7 @@ def take(folder: Path) -> int:
         os.close(descriptor)
         raise MstxkitError(f"another `mstxkit profiles --analyse` works on this run{holder}; wait until it has ended")
     os.ftruncate(descriptor, 0)
-    os.pwrite(descriptor, json.dumps({"host": identity.host(), "pid": os.getpid()}).encode(), 0)
+    os.pwrite(descriptor, json.dumps({"host": identity.name_host(), "pid": os.getpid()}).encode(), 0)
     return descriptor
 
 

@@ -144,14 +144,16 @@ class _Living:
         if not (who.get("boot") and who.get("pid_start")):  # its pointer file: there while it runs, and after a kill
             if self._pointers is None:
                 folder = self._run / layout.LIVE
-                read = (process_pointer.read(folder / name) for name in documents.names_in(folder, layout.POINTER))
+                read = (
+                    process_pointer.read_pointer(folder / name) for name in documents.names_in(folder, layout.POINTER)
+                )
                 self._pointers = [pointer for pointer in read if pointer is not None]
             process = (who.get("host"), who.get("pid"))
             same = [pointer for pointer in self._pointers if (pointer.get("host"), pointer.get("pid")) == process]
             pointer = same[-1] if same else None
         if pointer is not None:
             return life.is_alive(pointer)
-        if who.get("host") != identity.host() or not isinstance(who.get("pid"), int):
+        if who.get("host") != identity.name_host() or not isinstance(who.get("pid"), int):
             return None
         return identity.pid_start(who["pid"]) is not None
 

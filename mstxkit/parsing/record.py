@@ -53,14 +53,14 @@ class ParseRecord(NamedTuple):
     start_ns: int = 0  # Unix time
 
 
-def write(file: Path, record: ParseRecord, **more: Any) -> None:
+def write_record(file: Path, record: ParseRecord, **more: Any) -> None:
     """Keep a record, whole at once. Raises: OSError where it cannot be written."""
     outputs = [output._asdict() for output in record.outputs]
     fields = {"format": FORMAT, **record._asdict(), "outputs": outputs, **more}
     documents.replace_file(file, json.dumps(fields, indent=1).encode())
 
 
-def read(file: Path) -> ParseRecord | None:
+def read_record(file: Path) -> ParseRecord | None:
     """The record in a file; None if there is none that can be believed."""
     document = documents.read_json(file)
     if document is None or document.get("format") != FORMAT or document.get("state") not in _STATES:

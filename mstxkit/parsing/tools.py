@@ -70,7 +70,7 @@ def _problem_of(msprof: str) -> str:
     return ""
 
 
-def environment(environ: Mapping[str, str], msprof: str | None) -> dict[str, str]:
+def make_environment(environ: Mapping[str, str], msprof: str | None) -> dict[str, str]:
     """The environment of a process that parses: nothing of ours runs in it, and it finds msprof."""
     names = [name for name in environ if not name.startswith("MSTXKIT_") and name not in _NOT_FOR_PARSERS]
     kept = {name: environ[name] for name in names}

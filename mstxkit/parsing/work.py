@@ -47,11 +47,11 @@ class ParsePlan(NamedTuple):
     jobs: int  # processes at a time
     limit_s: float | None  # seconds for one profile; None: as long as it takes
     export: str  # "text", "db" or "text,db" instead of what each profile was recorded for; "" to leave that
-    environment: Mapping[str, str] = {}  # of the processes that parse (`tools.environment`)
+    environment: Mapping[str, str] = {}  # of the processes that parse (`tools.make_environment`)
     msprof: str | None = None  # which one they find, for the record
 
 
-def load(kind: str, plan: ParsePlan) -> tuple[dict[str, str], str]:
+def load_parser(kind: str, plan: ParsePlan) -> tuple[dict[str, str], str]:
     """Load the parser of this kind in a process that parses: its versions, and the problem or "". Costs one import of
     the framework.
     """
@@ -70,9 +70,11 @@ def load(kind: str, plan: ParsePlan) -> tuple[dict[str, str], str]:
     return answer["versions"], answer["problem"] or _how_it_ended(status) or silent
 
 
-def parse(run: Path, todo: Sequence[Profile], plan: ParsePlan, lock: int) -> Iterator[tuple[Profile, ParseRecord]]:
+def parse_profiles(
+    run: Path, todo: Sequence[Profile], plan: ParsePlan, lock: int
+) -> Iterator[tuple[Profile, ParseRecord]]:
     """Parse profiles that are ready; yields each one when it begins, with the state parsing, and when it has ended.
-    The lock is that of `lock.take`, handed on to the processes.
+    The lock is that of `lock.take_lock`, handed on to the processes.
     """
     waiting = list(reversed(todo))
     running: list[_Parse] = []
@@ -199,9 +201,11 @@ class _Parse:
         seconds = round(time.monotonic() - self._began, 3)
         has_output = state in (record.PARSED, record.FAILED)
         outputs = record.outputs_in(self._raw / kinds.OUTPUT) if has_output else ()
-        made = ParseRecord(state, seconds, outputs, error, notes, dict(versions or {}), identity.host(), self._start_ns)
+        made = ParseRecord(
+            state, seconds, outputs, error, notes, dict(versions or {}), identity.name_host(), self._start_ns
+        )
         try:
-            record.write(self.profile.record_file, made, profile=self.profile.path, msprof=self._plan.msprof)
+            record.write_record(self.profile.record_file, made, profile=self.profile.path, msprof=self._plan.msprof)
         except OSError as exc:
             return made._replace(state=record.FAILED, error=error or f"its result cannot be kept: {exc}")
         return made

@@ -20,7 +20,7 @@ _WHY = (
 )
 
 
-def interleaved(condition: str = "", until_next: bool = False) -> PieceSampling:
+def sample_interleaved(condition: str = "", until_next: bool = False) -> PieceSampling:
     """Of calls that run all micro-batches: on a pipeline they mix them, unless they are forward passes alone.
     `condition`: when there is a pipeline; empty for functions that always run one. `until_next`: see `PieceSampling`.
     """
@@ -37,7 +37,7 @@ CORE = (
     ),
     *each(
         SCHEDULES, "forward_backward_pipelining_with_interleaving", "forward_backward_pipelining_without_interleaving",
-        attributes=_ATTRIBUTES, sampling=interleaved(),
+        attributes=_ATTRIBUTES, sampling=sample_interleaved(),
     ),
     Target(f"{SCHEDULES}:forward_step", boundary="micro_batch", max_per_s=200, sampling=PieceSampling(until_next=True)),
 )  # fmt: skip

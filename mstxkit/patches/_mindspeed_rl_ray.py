@@ -67,7 +67,7 @@ TRAINER = (
             *(Target(f"{group}.{name}", stage=stage, attributes=_GROUP_CALL, waits=True) for name, stage in _CALLS),
             Target(f"{group}.update", stage="actor_update", attributes=_GROUP, waits=True),
             Target(
-                f"{group}.save_checkpoint", stage="save_checkpoint", step_after=steps.saved, attributes=_SAVED,
+                f"{group}.save_checkpoint", stage="save_checkpoint", step_after=steps.read_saved, attributes=_SAVED,
                 waits=True,
             ),
             *each(group, "wait_all_ref_objs_run_over", "exit_infer_mode", attributes=_GROUP, waits=True),
@@ -88,7 +88,7 @@ TRAINER = (
                 attributes={"global_batch_size": "self.global_batch_size", "n_samples": "self.n_samples_per_prompt"},
             ),
             Target(f"{trainer}.compute_advantage", stage="compute_advantage", attributes=_BLOCKING, waits=True),
-            Target(f"{trainer}.save_checkpoint", step_after=steps.saved, attributes=_SAVED, waits=True),
+            Target(f"{trainer}.save_checkpoint", step_after=steps.read_saved, attributes=_SAVED, waits=True),
             Target(f"{trainer}.transfer_dock_init", attributes=trainer_settings.of_trainer),
         )
     ),
@@ -96,5 +96,5 @@ TRAINER = (
     Target(f"{_TRAINERS[2]}.dynamic_sampling", stage="dynamic_sampling", waits=True),
     *each("mindspeed_rl.trainer.utils.data_strategy:DataStrategy", "put_experience", "clear_main", "get_metrics"),
     Target("mindspeed_rl.trainer.utils.transfer_dock:put_prompts_experience", step=steps.next_one),
-    Target("mindspeed_rl.utils.loggers:Loggers.info", step_after=steps.logged, coalesce=True),
+    Target("mindspeed_rl.utils.loggers:Loggers.info", step_after=steps.read_logged, coalesce=True),
 )  # fmt: skip

@@ -12,7 +12,7 @@ from typing import Any, Callable
 from ..patching import entry
 
 
-def resumed(upstream: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+def learn_resumed(upstream: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """`RayActorGroup.get_iteration`: the first iteration of this start."""
     iteration = upstream(*args, **kwargs)
     if type(iteration) is int and iteration >= 0:
@@ -20,14 +20,14 @@ def resumed(upstream: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     return iteration
 
 
-def logged(logger: Any, message: Any, iteration: Any = None, steps: Any = None) -> int | None:
+def read_logged(logger: Any, message: Any, iteration: Any = None, steps: Any = None) -> int | None:
     """`Loggers.info`: the iteration that has ended; None for a message about nothing of the kind."""
     return iteration - 1 if type(iteration) is int else None
 
 
-def saved(owner: Any, iteration: Any) -> int | None:
+def read_saved(owner: Any, iteration: Any) -> int | None:
     """`save_checkpoint` of a trainer or a group of workers: the iteration whose weights are saved."""
-    return logged(owner, None, iteration)
+    return read_logged(owner, None, iteration)
 
 
 def next_one(*args: Any, **kwargs: Any) -> int | None:

@@ -42,7 +42,7 @@ def worker_loop(original: Callable[..., Any], /, *args: Any, **kwargs: Any) -> A
     return original(*args, **kwargs)
 
 
-def batch(*_: Any, **__: Any) -> dict[str, int]:
+def count_batch(*_: Any, **__: Any) -> dict[str, int]:
     """The attributes of a fetch. Once: a loader inside the dataset fetches batches of its own."""
     number, _given.number = _given.number, None
     return {} if number is None else {"batch": number}

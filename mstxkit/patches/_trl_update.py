@@ -16,9 +16,9 @@ from ..patching import trainer_settings
 _training = SimpleNamespace(count=0)  # so many trainers of RL train in this process at this moment
 
 
-def trained(upstream: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+def wrap_train(upstream: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """`train` of a trainer of RL."""
-    trainer_settings.learn(next(iter(args), None), "args")
+    trainer_settings.learn_settings(next(iter(args), None), "args")
     _training.count += 1
     try:
         return upstream(*args, **kwargs)

@@ -19,7 +19,7 @@ from ..patching import entry
 ROLE, _VALUE_HEAD = "critic", "WithValueHead"
 
 
-def _called(name: str, stage: str, upstream: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+def _wrap_call(name: str, stage: str, upstream: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
     if not _is_critic(next(iter(args), None)):
         return upstream(*args, **kwargs)
     entry.stage_begins()
@@ -30,8 +30,8 @@ def _called(name: str, stage: str, upstream: Callable[..., Any], /, *args: Any, 
 
 
 # `infer_batch` and `train_mini_batch`: a critic's is its stage.
-inferred = partial(_called, "compute_values", "critic_compute_values")
-trained = partial(_called, "critic_update", "critic_update")
+inferred = partial(_wrap_call, "compute_values", "critic_compute_values")
+trained = partial(_wrap_call, "critic_update", "critic_update")
 
 
 def _is_critic(worker: Any) -> bool:
@@ -39,5 +39,5 @@ def _is_critic(worker: Any) -> bool:
         engine = vars(worker).get("engine")
         return any(base.__name__.endswith(_VALUE_HEAD) for base in type(engine).__mro__)
     except Exception as exc:
-        faults.note("verl.critic", exc)
+        faults.note_fault("verl.critic", exc)
         return False

@@ -14,7 +14,7 @@ from typing import Any
 
 from ..patching.declare import CONTEXT, EXTRA, Target, method
 from ..pieces.sampling import PieceSampling
-from ._megatron import CORE, interleaved
+from ._megatron import CORE, sample_interleaved
 
 ENGINE = "verl.workers.engine"
 MICRO_BATCHES_PER_S = 100
@@ -26,14 +26,14 @@ ENDS_MINI = PieceSampling(ends_after=("mini_batch",))
 
 
 def _mini_batch(path: str, sampling: PieceSampling = GOES_ON) -> Target:
-    return _piece(path, sampling, boundary="mini_batch", attributes=ONLY)
+    return _target_piece(path, sampling, boundary="mini_batch", attributes=ONLY)
 
 
 def _micro_batch(path: str, sampling: PieceSampling = PieceSampling(until_next=True)) -> Target:  # noqa: B008
-    return _piece(path, sampling, boundary="micro_batch", max_per_s=MICRO_BATCHES_PER_S)
+    return _target_piece(path, sampling, boundary="micro_batch", max_per_s=MICRO_BATCHES_PER_S)
 
 
-def _piece(path: str, sampling: PieceSampling = PieceSampling(), **fields: Any) -> Target:  # noqa: B008
+def _target_piece(path: str, sampling: PieceSampling = PieceSampling(), **fields: Any) -> Target:  # noqa: B008
     return method(path, role="stage", sampling=sampling, **fields)
 
 
@@ -50,9 +50,9 @@ LEGACY_FSDP = tuple(
         ("verl.workers.critic.dp_critic:DataParallelPPOCritic", ("compute_values", "update_critic")),
     )
     for target in (
-        *(_piece(f"{model}.{verb}", ENDS_MINI) for verb in verbs),
+        *(_target_piece(f"{model}.{verb}", ENDS_MINI) for verb in verbs),
         _micro_batch(f"{model}._forward_micro_batch", _WITHIN),
-        _piece(f"{model}._optimizer_step", _ENDS_BOTH),
+        _target_piece(f"{model}._optimizer_step", _ENDS_BOTH),
     )
 )
 
@@ -67,7 +67,7 @@ LEGACY_MEGATRON = tuple(
         ("verl.workers.critic.megatron_critic:MegatronPPOCritic", ("compute_values", "update_critic")),
     )
     for target in (
-        *(_piece(f"{model}.{verb}", ENDS_MINI) for verb in verbs),
+        *(_target_piece(f"{model}.{verb}", ENDS_MINI) for verb in verbs),
         _mini_batch(f"{model}.forward_backward_batch"),
     )
 )
@@ -80,7 +80,7 @@ LEGACY_MEGATRON = tuple(
 # workers/engine/torchtitan/transformer_impl.py 0.7.1:316,383,714 0.8.0:313,379,710 0.9.0:337,404,741 0.9.1:360,429,858
 # workers/engine/automodel/transformer_impl.py 0.8.0:224,270,682 0.9.0:224,270,689 0.9.1:223,269,687
 # Megatron runs `forward_step` in its schedule: one micro-batch after the other, unless it trains on a pipeline.
-_PIPELINED = interleaved("self.engine_config.pipeline_model_parallel_size > 1", until_next=True)
+_PIPELINED = sample_interleaved("self.engine_config.pipeline_model_parallel_size > 1", until_next=True)
 BATCHES = tuple(
     target
     for engine in (
@@ -91,9 +91,9 @@ BATCHES = tuple(
     )
     for target in (
         _mini_batch(f"{engine}.forward_backward_batch", _PIPELINED if engine.endswith("MegatronEngine") else GOES_ON),
-        _piece(f"{engine}.optimizer_step"),
+        _target_piece(f"{engine}.optimizer_step"),
         _micro_batch(f"{engine}WithLMHead.forward_step"),
-        _piece(f"{engine}.to", attributes={"device": "device", "model": "model", "optimizer": "optimizer"}),
+        _target_piece(f"{engine}.to", attributes={"device": "device", "model": "model", "optimizer": "optimizer"}),
     )
 )
 
@@ -113,12 +113,12 @@ DERIVED = (
     _micro_batch(f"{ENGINE}.megatron.transformer_impl:MegatronEngineWithValueHead.forward_step"),
     # workers/engine/veomni/transformer_impl.py 0.7.0:213,193 0.7.1:261,241 0.8.0:407,387 0.9.0:385,365 0.9.1:405,385
     _mini_batch(f"{ENGINE}.veomni.transformer_impl:VeOmniEngine.forward_backward_batch"),
-    _piece(f"{ENGINE}.veomni.transformer_impl:VeOmniEngine.optimizer_step"),
+    _target_piece(f"{ENGINE}.veomni.transformer_impl:VeOmniEngine.optimizer_step"),
     # workers/engine/fsdp/fsdp_turbo_impl.py 0.9.1:105
-    _piece(f"{ENGINE}.fsdp.fsdp_turbo_impl:FSDPTurboEngineWithLMHead.optimizer_step"),
+    _target_piece(f"{ENGINE}.fsdp.fsdp_turbo_impl:FSDPTurboEngineWithLMHead.optimizer_step"),
     # workers/engine/fsdp/transformer_impl.py, workers/engine/megatron/transformer_impl.py, all versions
-    _piece(f"{ENGINE}.fsdp.transformer_impl:FSDPEngine.optimizer_zero_grad", tier=EXTRA),
-    _piece(f"{ENGINE}.megatron.transformer_impl:MegatronEngine.optimizer_zero_grad", tier=EXTRA),
+    _target_piece(f"{ENGINE}.fsdp.transformer_impl:FSDPEngine.optimizer_zero_grad", tier=EXTRA),
+    _target_piece(f"{ENGINE}.megatron.transformer_impl:MegatronEngine.optimizer_zero_grad", tier=EXTRA),
 )
 
 ENGINES = (*LEGACY_FSDP, *LEGACY_MEGATRON, *BATCHES, *ADAPTERS, *DERIVED, *CORE)

@@ -17,7 +17,7 @@ from ..marking import ranges
 _NOT_STAGES = ("train_batch", "forward_backward")
 
 
-def start(message: str | None = None) -> Any:
+def start_mark(message: str | None = None) -> Any:
     """verl's `mark_start_range`: the id of the mark, or None where a range says the same already.
 
     What decides is the stage that encloses the call, under any of its names: 0.6.1 to 0.9.0 mark with the name of the
@@ -25,15 +25,15 @@ def start(message: str | None = None) -> Any:
     listens there are no stages, and every mark is given.
     """
     is_stage = message not in _NOT_STAGES
-    if (stages.canonical(message or "") == ranges.current_stage()) if is_stage else engine.recording():
+    if (stages.canonical_key(message or "") == ranges.current_stage()) if is_stage else engine.recording():
         return None
     from torch_npu.npu import mstx  # type: ignore[import-not-found,import-untyped,unused-ignore]
 
     return mstx.range_start(message=message)
 
 
-def end(range_id: Any) -> Any:
-    """verl's `mark_end_range`, for what `start` gave."""
+def end_mark(range_id: Any) -> Any:
+    """verl's `mark_end_range`, for what `start_mark` gave."""
     if range_id is None:
         return None
     from torch_npu.npu import mstx  # type: ignore[import-not-found,import-untyped,unused-ignore]

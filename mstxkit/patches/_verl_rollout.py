@@ -73,7 +73,7 @@ AGENT_LOOPS = (
 )  # fmt: skip
 
 
-def _server(server: str, name: str, unless: str | None = None) -> tuple[Target, ...]:
+def _target_server(server: str, name: str, unless: str | None = None) -> tuple[Target, ...]:
     """Requests, and the switches between generating and training."""
     return (
         Target(
@@ -88,19 +88,19 @@ def _server(server: str, name: str, unless: str | None = None) -> tuple[Target, 
 SERVERS = (
     # workers/rollout/vllm_rollout/vllm_async_server.py 0.6.1:373,417,428 0.7.0:460,548,559: the base of a class under
     # @ray.remote
-    *_server(f"{VLLM}.vllm_async_server:vLLMHttpServerBase", "vllm_generate"),
+    *_target_server(f"{VLLM}.vllm_async_server:vLLMHttpServerBase", "vllm_generate"),
     # generate, wake_up, sleep, set_global_steps 0.7.1:506,615,629,669 0.8.0:456,604,625,672 0.9.0:511,770,791,845
     # 0.9.1:558,832,853,924
-    *_server(
+    *_target_server(
         f"{VLLM}.vllm_async_server:vLLMHttpServer", "vllm_generate",
         unless=f"{VLLM}.vllm_async_server:vLLMHttpServerBase",
     ),
     # workers/rollout/sglang_rollout/async_sglang_server.py 0.6.1:224,202,215 0.7.0:260,235,247 (under @ray.remote)
     # 0.7.1:333,296,314,425 0.8.0:508,442,466,681 0.9.0:526,461,484,704 0.9.1:546,480,504,726
-    *_server(SGLANG, "sglang_generate"),
+    *_target_server(SGLANG, "sglang_generate"),
     # workers/rollout/trtllm_rollout/trtllm_async_server.py 0.8.0:320,391 0.9.0:321,392 0.9.1:318,391 (under
     # @ray.remote)
-    *_server(TRTLLM, "trtllm_generate"),
+    *_target_server(TRTLLM, "trtllm_generate"),
     # A server gets the step of its new weights: what it generates next is for the following one.
     *(
         method(f"{server}.set_global_steps", step_after="global_steps", **by("rollout"))

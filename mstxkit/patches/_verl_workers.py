@@ -18,7 +18,7 @@ CRITIC = "mstxkit.patches._verl_critic"
 SAVED = {"global_step": "global_step"}
 
 
-def _actor(worker: str) -> tuple[Target, ...]:
+def _target_actor(worker: str) -> tuple[Target, ...]:
     """Actor, reference and weights of a worker that holds the actor, whatever it is built on."""
     return (
         Target(f"{worker}.update_actor", name="actor_update", stage="actor_update", **by("actor")),
@@ -29,32 +29,32 @@ def _actor(worker: str) -> tuple[Target, ...]:
             f"{worker}.compute_ref_log_prob", name="ref_compute_log_prob", stage="reference_compute_log_prob",
             **by("reference"),
         ),
-        _saved(worker, "actor", SAVED),
+        _target_save(worker, "actor", SAVED),
     )  # fmt: skip
 
 
-def _saved(worker: str, role: str, attributes: dict[str, str]) -> Target:
+def _target_save(worker: str, role: str, attributes: dict[str, str]) -> Target:
     return method(f"{worker}.save_checkpoint", stage="save_checkpoint", attributes=attributes, **by(role))
 
 
-def _critic(worker: str) -> tuple[Target, ...]:
+def _target_critic(worker: str) -> tuple[Target, ...]:
     return (
         method(f"{worker}.compute_values", stage="critic_compute_values", **by("critic")),
         Target(f"{worker}.update_critic", name="critic_update", stage="critic_update", **by("critic")),
     )
 
 
-def _weights(path: str) -> Target:
+def _target_weights(path: str) -> Target:
     """Weights go to the rollout at the end of step N, with N; what comes next belongs to N + 1, but in one-step-off."""
     return method(path, stage="weight_sync", step_after=steps.of_weights, **by("actor"))
 
 
-def _legacy(module: str, saved: dict[str, str], step: str | None = None) -> tuple[Target, ...]:
+def _target_legacy(module: str, saved: dict[str, str], step: str | None = None) -> tuple[Target, ...]:
     """The workers of up to 0.7.1; `saved` and `step`: what can be read of the driver's step."""
     worker = f"{module}:ActorRolloutRefWorker"
     weights = f"{module}:AsyncActorRolloutRefWorker.update_weights"
     return (
-        *_actor(worker),
+        *_target_actor(worker),
         # fsdp 0.6.1:908 0.7.0:950 0.7.1:1045; megatron 0.6.1:670 0.7.0:768 0.7.1:794
         Target(
             f"{worker}.generate_sequences", name="rollout_generate", stage="actor_generate",
@@ -66,9 +66,9 @@ def _legacy(module: str, saved: dict[str, str], step: str | None = None) -> tupl
         # fsdp 0.6.1:734 0.7.0:759; megatron 0.6.1:602 0.7.0:700
         method(f"{worker}.trainer_mode", role="actor"),
         # fsdp 0.7.1:1735; megatron 0.7.1:988
-        _weights(weights),
-        *_critic(f"{module}:CriticWorker"),
-        _saved(f"{module}:CriticWorker", "critic", saved),
+        _target_weights(weights),
+        *_target_critic(f"{module}:CriticWorker"),
+        _target_save(f"{module}:CriticWorker", "critic", saved),
         method(f"{module}:RewardModelWorker.compute_rm_score", stage="reward", **by("reward")),
     )  # fmt: skip
 
@@ -76,23 +76,23 @@ def _legacy(module: str, saved: dict[str, str], step: str | None = None) -> tupl
 # workers/fsdp_workers.py 0.6.1:865,958,999,1034 0.7.0:907,1000,1045,1077 0.7.1:999,1095,1147,1180;
 # critic 0.6.1:1487,1507 0.7.0:1543,1563 0.7.1:1647,1667; reward model 0.6.1:1871 0.7.0:1931; gone in 0.8.0.
 # The driver puts its step into meta_info.
-LEGACY_FSDP = _legacy(FSDP, SAVED, step="prompts.meta_info['global_steps']")
+LEGACY_FSDP = _target_legacy(FSDP, SAVED, step="prompts.meta_info['global_steps']")
 
 # workers/megatron_workers.py 0.6.1:627,742,720,791 0.7.0:725,840,818,903 0.7.1:748,870,844,940; critic 0.6.1:1072,1089
 # 0.7.0:1212,1229 0.7.1:1220,1237; reward model 0.6.1:1301 0.7.0:1453; gone in 0.8.0. GPUMemoryLogger, between
 # `register` and the method, hides its parameters: no step can be read from generate_sequences. The critic's
 # save_checkpoint (0.6.1:1131 0.7.0:1271) calls the parameter global_steps.
-LEGACY_MEGATRON = _legacy(MEGATRON, {"global_step": "global_steps"})
+LEGACY_MEGATRON = _target_legacy(MEGATRON, {"global_step": "global_steps"})
 
 # workers/roles/actor.py 0.6.1:108,141 and critic.py 0.6.1:134,162: what engine_workers became
-LEGACY_ROLES = (*_actor(f"{ROLES}.actor:ActorWorker")[:2], *_critic(f"{ROLES}.critic:CriticWorker"))
+LEGACY_ROLES = (*_target_actor(f"{ROLES}.actor:ActorWorker")[:2], *_target_critic(f"{ROLES}.critic:CriticWorker"))
 
 # workers/engine_workers.py 0.7.0:529,523,517,539 0.7.1:603,595,588,613 0.8.0:652,644,637,662 0.9.0:705,697,690,715
 # 0.9.1:713,703,696,723
 ENGINE_WORKERS = (
-    *_actor(f"{ENGINE}:ActorRolloutRefWorker"),
+    *_target_actor(f"{ENGINE}:ActorRolloutRefWorker"),
     # 0.7.1:618 0.8.0:667 0.9.0:720 0.9.1:728 (async)
-    _weights(f"{ENGINE}:ActorRolloutRefWorker.update_weights"),
+    _target_weights(f"{ENGINE}:ActorRolloutRefWorker.update_weights"),
     # 0.7.0:560,544 (async): what update_weights and the checkpoint manager do later
     method(f"{ENGINE}:ActorRolloutRefWorker.wake_up", stage="weight_sync", **by("actor")),
     method(f"{ENGINE}:ActorRolloutRefWorker.sleep", role="actor"),

@@ -38,7 +38,7 @@ def rounds_of(worker: str) -> tuple[Target, ...]:
 def life_of(worker: str) -> tuple[Target, ...]:
     """A worker between rounds of generation. Source: v1/worker/gpu_worker.py:587, 634, 908, 1365, 1431."""
     return (
-        Target(f"{worker}.load_model", kind=AROUND, value="mstxkit.patches._vllm_calls:loaded"),
+        Target(f"{worker}.load_model", kind=AROUND, value="mstxkit.patches._vllm_calls:wrap_load"),
         *each(worker, "determine_available_memory", "compile_or_warm_up_model"),
         *rounds_of(worker),
         Target(f"{worker}.profile", attributes={"is_start": "is_start"}),

@@ -13,7 +13,7 @@ from ..host import identity, parts
 _UNLIKE_VLLM = (AttributeError, KeyError, TypeError, ValueError)
 
 
-def loaded(upstream: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+def wrap_load(upstream: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """`Worker.load_model`, `NPUWorker.load_model`: a process with a worker is a rollout, if vLLM has begun it.
 
     vLLM 0.11 to 0.32 begins engines and workers by multiprocessing, and over several hosts by Ray, as actors of the

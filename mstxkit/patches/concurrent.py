@@ -16,7 +16,7 @@ PATCH = Patch(
         Target(
             "concurrent.futures.thread:ThreadPoolExecutor.submit",
             kind="wrap",
-            value="mstxkit.marking.handing_on:submit",
+            value="mstxkit.marking.handing_on:carry_through_submit",
         ),
         Target("queue:Queue.get", kind="value", value=f"{_ENTRIES}:get"),
         Target("multiprocessing.queues:Queue.get", kind="value", value=f"{_ENTRIES}:get_from_process"),

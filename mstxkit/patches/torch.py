@@ -15,12 +15,12 @@ from ..recorder import torch_rings
 from . import _torch_batches
 
 
-def _file(obj: Any, f: Any, *args: Any, **kwargs: Any) -> dict[str, Any]:
+def _read_file_name(obj: Any, f: Any, *args: Any, **kwargs: Any) -> dict[str, Any]:
     """Where `torch.save` writes: a path, or the type of an open file."""
     return {"to": str(f) if isinstance(f, PurePath) else f}
 
 
-def _checkpoint(state_dict: Any, **kwargs: Any) -> dict[str, Any]:
+def _checkpoint_of(state_dict: Any, **kwargs: Any) -> dict[str, Any]:
     """Where a distributed checkpoint goes, as far as the caller says."""
     where = kwargs.get("checkpoint_id")
     return {} if where is None else {"to": str(where) if isinstance(where, PurePath) else where}
@@ -37,8 +37,8 @@ def name_class(self: Any, *args: Any, **kwargs: Any) -> dict[str, str]:
 # A worker's fetch and the loop's wait have the number of the batch; a worker has no step: `_torch_batches.py`.
 _FETCH, _WORKER = "torch.utils.data._utils.fetch", "torch.utils.data._utils.worker"
 _DATA = (
-    Target(f"{_FETCH}:_MapDatasetFetcher.fetch", name="DataLoader.fetch", attributes=_torch_batches.batch),
-    Target(f"{_FETCH}:_IterableDatasetFetcher.fetch", name="DataLoader.fetch", attributes=_torch_batches.batch),
+    Target(f"{_FETCH}:_MapDatasetFetcher.fetch", name="DataLoader.fetch", attributes=_torch_batches.count_batch),
+    Target(f"{_FETCH}:_IterableDatasetFetcher.fetch", name="DataLoader.fetch", attributes=_torch_batches.count_batch),
     Target(
         "torch.utils.data.dataloader:_MultiProcessingDataLoaderIter._get_data", name="DataLoader.wait",
         attributes={"workers": "self._num_workers", "batch": "self._rcvd_idx"},
@@ -59,9 +59,9 @@ _OPTIMIZERS = (
 # are recorded. Distributed checkpoints: torch/distributed/checkpoint/state_dict_saver.py:89, 221.
 _SAVER = "torch.distributed.checkpoint.state_dict_saver"
 _SAVE = (
-    Target("torch:save", name="torch.save", attributes=_file, max_per_s=100),
-    Target(f"{_SAVER}:save", name="checkpoint.save", stage="save_checkpoint", attributes=_checkpoint),
-    Target(f"{_SAVER}:async_save", name="checkpoint.async_save", stage="save_checkpoint", attributes=_checkpoint),
+    Target("torch:save", name="torch.save", attributes=_read_file_name, max_per_s=100),
+    Target(f"{_SAVER}:save", name="checkpoint.save", stage="save_checkpoint", attributes=_checkpoint_of),
+    Target(f"{_SAVER}:async_save", name="checkpoint.async_save", stage="save_checkpoint", attributes=_checkpoint_of),
 )
 
 # Entries into collectives, sends and receives: no ranges. `autopatch()` has them too.

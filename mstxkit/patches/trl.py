@@ -21,7 +21,7 @@ _STEP, _BATCHES = "self.state.global_step", {"batches": "num_batches"}
 _MINE = "mstxkit.patches._trl_update"
 
 
-def _whose(self: Any, model: Any, *args: Any, **kwargs: Any) -> dict[str, str]:
+def _read_model(self: Any, model: Any, *args: Any, **kwargs: Any) -> dict[str, str]:
     """Which model gives the log-probabilities."""
     return {"model": "reference" if model is vars(self).get("ref_model") else "actor"}
 
@@ -31,7 +31,7 @@ def _rl_train(where: str) -> Target:
     return Target(f"{where}.train", kind=AROUND, value=f"{_MINE}:trained", process_role="trainer")
 
 
-def _updates(where: str, **attributes: str) -> tuple[Target, ...]:
+def _target_updates(where: str, **attributes: str) -> tuple[Target, ...]:
     """What the loop of such a training calls. `train_step` is an update, up to the end of the optimizer."""
     return (
         _rl_train(where),
@@ -45,13 +45,13 @@ def _updates(where: str, **attributes: str) -> tuple[Target, ...]:
     )  # fmt: skip
 
 
-def _loss(where: str) -> Target:
+def _target_loss(where: str) -> Target:
     """Of a micro-batch. With the first begins `actor_update`, which ends with the optimizer or where others begin."""
     sampling = PieceSampling(until_next=True, is_round=True)
     return Target(f"{where}.compute_loss", stage="actor_update", boundary="micro_batch", sampling=sampling)
 
 
-def _trainer(where: str) -> tuple[Target, ...]:
+def _of_trainer(where: str) -> tuple[Target, ...]:
     """What GRPOTrainer and RLOOTrainer have in common, some of it from `transformers.Trainer`.
 
     Lines of grpo_trainer.py in 1.16.0: 1510, 1522, 2193, 1763, 1945, 2324, 1579, 1419, 2939, 3384.
@@ -61,7 +61,7 @@ def _trainer(where: str) -> tuple[Target, ...]:
     function, in `_generate_and_score_completions`.
     """
     return (
-        *_updates(where, micro_batch="self._step"),
+        *_target_updates(where, micro_batch="self._step"),
         Target(f"{where}._prepare_inputs"),
         Target(f"{where}._generate_and_score_completions", attributes={"prompts": "len(inputs)"}),
         Target(f"{where}._generate", stage="actor_generate", attributes={"prompts": "len(prompts)"}),
@@ -71,8 +71,8 @@ def _trainer(where: str) -> tuple[Target, ...]:
             f"{where}._calculate_rewards", stage="reward",
             attributes={"completions": "len(completions)", "functions": "len(self.reward_funcs)"},
         ),
-        Target(f"{where}._get_per_token_logps_and_entropies", attributes=_whose),
-        _loss(where),
+        Target(f"{where}._get_per_token_logps_and_entropies", attributes=_read_model),
+        _target_loss(where),
     )  # fmt: skip
 
 
@@ -89,7 +89,7 @@ _ASYNC_GRPO = "trl.experimental.async_grpo.async_grpo_trainer:AsyncGRPOTrainer"
 def _online_dpo(where: str) -> tuple[Target, ...]:
     """The parts of one `training_step`. Lines in 1.16.0: 947, 632, 799, 1058, 1104, 1363."""
     return (
-        *_updates(where),
+        *_target_updates(where),
         *each(where, "_generate", "_generate_vllm", stage="actor_generate", attributes={"prompts": "len(prompts)"}),
         Target(f"{where}._move_model_to_vllm", stage="weight_sync"),
         Target(
@@ -99,7 +99,7 @@ def _online_dpo(where: str) -> tuple[Target, ...]:
     )
 
 
-def _ppo(where: str) -> tuple[Target, ...]:
+def _target_ppo(where: str) -> tuple[Target, ...]:
     """What of PPO's loop has a function. Source: ppo_trainer.py:477, 89 (0.24.0); the wrapper is for the loss only.
 
     One function, `get_reward`, gives values and rewards: it is neither stage.
@@ -115,12 +115,12 @@ def _ppo(where: str) -> tuple[Target, ...]:
 
 _OTHER_RL = (
     *(target for where in _ONLINE_DPO for target in _online_dpo(where)),
-    *(target for where in _PPO for target in _ppo(where)),
-    *(*_updates(_ASYNC_GRPO), _loss(_ASYNC_GRPO)),
+    *(target for where in _PPO for target in _target_ppo(where)),
+    *(*_target_updates(_ASYNC_GRPO), _target_loss(_ASYNC_GRPO)),
 )
 
 
-def _supervised(kind: str) -> tuple[Target, ...]:
+def _target_supervised(kind: str) -> tuple[Target, ...]:
     """A trainer that generates nothing: nothing of it is a stage of RL. Source: sft_trainer.py:1560, 1691 (1.16.0)."""
     where = f"trl.trainer.{kind.lower()}_trainer:{kind}Trainer"
     return (
@@ -131,7 +131,7 @@ def _supervised(kind: str) -> tuple[Target, ...]:
     )
 
 
-_SUPERVISED = tuple(target for kind in ("SFT", "DPO", "Reward") for target in _supervised(kind))
+_SUPERVISED = tuple(target for kind in ("SFT", "DPO", "Reward") for target in _target_supervised(kind))
 
 # vLLM beside or inside the trainer. Source: grpo_trainer.py `_move_model_to_vllm` (up to 0.27.0), then
 # generation/vllm_generation.py:481, 550 (1.0.0 and 1.16.0); extras/vllm_client.py `generate` (up to 0.27.0). What is
@@ -152,7 +152,10 @@ _GENERATION = (
 PATCH = Patch(
     framework="trl",
     versions=">=0.20.0,<=1.16.0",
-    targets=(*_trainer(_GRPO), *_trainer(_RLOO), *_OTHER_RL, *_SUPERVISED, *rest_of_update("trl"), *_GENERATION),
+    targets=(
+        *_of_trainer(_GRPO), *_of_trainer(_RLOO), *_OTHER_RL, *_SUPERVISED, *rest_of_update("trl"),
+        *_GENERATION,
+    ),
     notes=(
         "trl: actor_update is the loss of each micro-batch, its backward pass, clipping and the optimizer's step; a "
         "profile holds that of a whole update, or its parts where other stages come between; of online DPO each call, "

@@ -11,7 +11,7 @@ from ..host import imports
 from . import apply, reach, replacements, versions
 from .declare import AROUND, EXTRA, RANGE, VALUE, Patch, Target
 from .holders import hand_over
-from .placed import Calls, Placed, calls_by_site, whose
+from .placed import Calls, Placed, calls_by_site, name_owner
 from .presence import Presence
 from .reach import FunctionPlace, Unreached
 from .replacements import Replacement
@@ -29,7 +29,7 @@ class Active:
     """One patch that is on, with or without its extra tier, and what became of it."""
 
     def __init__(self, patch: Patch, has_extra: bool) -> None:
-        self.patch, self.has_extra, self.version = patch, has_extra, versions.unknown(patch)
+        self.patch, self.has_extra, self.version = patch, has_extra, versions.describe_unknown(patch)
         self.placed = [Placed(patch.framework, target) for target in patch.targets]
         # What a wildcard names too is patched as the target of its own says.
         self._ordered = sorted(self.placed, key=lambda placed: "*" in placed.target.qualname)
@@ -87,7 +87,7 @@ class Active:
         target = placed.target
         if target.tier == EXTRA and not self.has_extra:
             return placed.as_state(SKIPPED, Reason.DISABLED_TIER, f"on with {self.patch.framework}+extra")
-        if target.unless is not None and reach.exists(target.unless):
+        if target.unless is not None and reach.symbol_exists(target.unless):
             return placed.as_state(SKIPPED, Reason.SUPERSEDED, target.unless)
         return None
 
@@ -95,10 +95,10 @@ class Active:
         """Patch one target, all of it or nothing; its state. `cls`: in this class, which arrived by value."""
         target = placed.target
         try:
-            places = reach.places(target, cls)
+            places = reach.find_places(target, cls)
             if cls is not None and all(apply.has_range(place.raw) for place in places):
                 for place in places:  # given to it where it was made
-                    placed.marks += apply.settle(target, place.raw)
+                    placed.marks += apply.settle_site(target, place.raw)
                 return placed.as_state(APPLIED, detail="it arrived with its range")
             if "*" in target.qualname:  # what has a range already keeps that
                 made = self.seam.made
@@ -152,9 +152,9 @@ class Active:
         return [*inner, change]
 
     def _make_replacement(self, placed: Placed, place: FunctionPlace, below: Any = None) -> Replacement:
-        change = apply.replacement(placed.target, place, self.has_late_steps, below)
+        change = apply.make_replacement(placed.target, place, self.has_late_steps, below)
         if placed.target.kind in (RANGE, AROUND):
-            placed.marks += apply.settle(placed.target, change.after)  # before anybody can call it
+            placed.marks += apply.settle_site(placed.target, change.after)  # before anybody can call it
         return change
 
     def reach_copies(self, name: str | None = None) -> None:
@@ -164,7 +164,7 @@ class Active:
         exchanged, self._exchanged = self._exchanged, []
         replaced = {id(change.before): (change.before, change.after) for _, change in self._copied}
         if replaced and (exchanged or self.patch.seam is not None):  # finding them takes milliseconds
-            modules = replacements.loaded_modules() if name is None else replacements.near(name)
+            modules = replacements.loaded_modules() if name is None else replacements.find_near(name)
             for copy in replacements.in_modules(replaced, modules):
                 owner = next((placed for placed, change in self._copied if change.after is copy.after), None)
                 if owner is not None:  # a handler of a signal may have put it back
@@ -172,7 +172,9 @@ class Active:
                     owner.changes.append(copy)
         replaced.clear()
         changes = [change for placed in self.placed for change in placed.changes]
-        hand_over(replacements.exchanges(exchanged, [*exchanged, *(change for _, change in self._copied), *changes]))
+        hand_over(
+            replacements.find_exchanges(exchanged, [*exchanged, *(change for _, change in self._copied), *changes])
+        )
 
     def travelled(self, cls: type) -> None:
         """Patch a class that Ray has brought by value: no module holds it."""
@@ -192,7 +194,7 @@ class Active:
             if named and target.kind == RANGE and not self._refuse_target(placed):
                 patched = function
                 if apply.has_range(function):  # given to it where it was made
-                    placed.marks += apply.settle(target, function)
+                    placed.marks += apply.settle_site(target, function)
                 else:
                     made = self.seam.made(function)
                     raw, name = function if made is None else made.inner, target.qualname
@@ -220,7 +222,7 @@ class Active:
                 placed.was_put_again = True
                 state = self._patch_target(placed)
                 if state.state == APPLIED:
-                    placed.settled(state._replace(detail=f"around what was put there {whose(place.raw)}"))
+                    placed.settled(state._replace(detail=f"around what was put there {name_owner(place.raw)}"))
 
     def report(self, presence: Presence) -> list[TargetState]:
         """Every target in the order declared. `presence`: whether what has not been patched yet can come."""
@@ -249,7 +251,7 @@ class Active:
         own = [change for placed in in_order if placed.target.kind != VALUE for change in placed.changes]
         own += self.seam.changes()
         self._copied = []
-        replacements.undo(values)
+        replacements.undo_changes(values)
         replacements.put_back(own, [change for placed in self.placed for change in placed.gone])
         self.seam.silence()
         for placed in self.placed:

@@ -27,7 +27,7 @@ DECORATORS = 20
 CONTEXT_MARK = "__mstxkit_context__"
 
 
-def replacement(target: Target, place: FunctionPlace, has_late_steps: bool, below: Any = None) -> Replacement:
+def make_replacement(target: Target, place: FunctionPlace, has_late_steps: bool, below: Any = None) -> Replacement:
     """What is to be stored at `place`, and what it cannot read of its calls.
     `place`: where; what it holds, without a range of the framework's own. `has_late_steps`: does a target of the same
     patch tell its step only at the end of it (`step_after`)? `below`: a range beneath decorators, which is being taken
@@ -44,7 +44,7 @@ def replacement(target: Target, place: FunctionPlace, has_late_steps: bool, belo
     if target.kind == VALUE:
         return change
     if target.kind == CONTEXT:
-        return change._replace(after=_timed(raw, target))
+        return change._replace(after=_time_contexts(raw, target))
     if target.kind == WRAP:
         return change._replace(after=_decide_function(target, raw))
     more_than_a_range = (
@@ -53,7 +53,7 @@ def replacement(target: Target, place: FunctionPlace, has_late_steps: bool, belo
     )  # fmt: skip
     entry = Entry(target, inspect.signature(function_in(raw))) if any(more_than_a_range) else None
     settings = wrapping.RangeSettings(target.name or place.qualname, target.stage, target.domain, None, entry)
-    new = wrapping.decorate(tuple(settings), _decide_function(target, raw))
+    new = wrapping.decorate_target(tuple(settings), _decide_function(target, raw))
     if new is raw:
         raise Unreached(Reason.NOT_PATCHABLE, f"a {type(raw).__name__} could not be decorated")
     function = function_in(new)
@@ -98,7 +98,7 @@ def has_range(raw: Any, but: Any = None, or_decides: bool = False) -> bool:
     return False
 
 
-def settle(target: Target, new: Any) -> list[Callable[[], None]]:
+def settle_site(target: Target, new: Any) -> list[Callable[[], None]]:
     """Tell the recorder of this site: how much is recorded one by one, and what its calls are pieces of; gives what
     takes the latter back.
 
@@ -117,11 +117,11 @@ def settle(target: Target, new: Any) -> list[Callable[[], None]]:
     site, pieces, undos = held["site"], target.sampling, []
     if target.boundary is not None and signatures.interface_of(function).kind != signatures.CALL:
         why = f"{target.qualname} is a coroutine or generator, which may end on another thread"
-        undos.append(boundaries.forbid(site, target.boundary, why))
+        undos.append(boundaries.forbid_pieces(site, target.boundary, why))
     elif target.boundary is not None or pieces.is_watched:
-        undos.append(boundaries.declare(site, pieces.role(target.boundary)))
+        undos.append(boundaries.declare_site(site, pieces.role(target.boundary)))
     if pieces.mixes_if is None:
-        undos += [boundaries.forbid(site, per, why) for per, why in pieces.mixes.items()]
+        undos += [boundaries.forbid_pieces(site, per, why) for per, why in pieces.mixes.items()]
     return undos
 
 
@@ -173,7 +173,7 @@ class TimedContext:
         return getattr(self._inner, name)
 
 
-def _timed(function: Callable[..., Any], target: Target) -> Callable[..., Any]:
+def _time_contexts(function: Callable[..., Any], target: Target) -> Callable[..., Any]:
     """`function`, each of whose contexts is a range named by its first argument, or by the target if that is no str.
 
     For trainers whose stages are `with` blocks in one long method. A name of a stage that some system knows sets it.
@@ -186,7 +186,7 @@ def _timed(function: Callable[..., Any], target: Target) -> Callable[..., Any]:
         name = next((text for text in first if isinstance(text, str)), target.name or target.qualname)
         if name in target.leaves_out:
             return inner
-        stage = target.stage or (stages.canonical(name) if stages.is_known(name) else None)
+        stage = target.stage or (stages.canonical_key(name) if stages.is_known(name) else None)
         is_waiting = name in target.waits if isinstance(target.waits, tuple) else target.waits
         attributes = {**({WAITS_FOR: WORKERS} if is_waiting else {}), **({"role": target.role} if target.role else {})}
         return TimedContext(inner, ranges.mstx_range(name, stage=stage, domain=target.domain, **attributes))

@@ -56,16 +56,18 @@ class Joined(NamedTuple):
 Condition = Union[Compared, Joined]
 
 
-def compiled(text: str, signature: inspect.Signature | None) -> Condition:
+def compile_condition(text: str, signature: inspect.Signature | None) -> Condition:
     """The condition that `text` is for calls of a function with this signature; None: whatever parameters it has.
     Raises ExpressionError: it is malformed, or names a parameter that the function lacks.
     """
     if type(text) is not str or len(text) > expressions.LONGEST:
         raise ExpressionError(f"a condition is a str of at most {expressions.LONGEST} characters, not {text!r:.60}")
-    return _read_condition(expressions.parsed(text), partial(expressions.compiled, signature=signature))
+    return _read_condition(
+        expressions.parse_expression(text), partial(expressions.compile_expression, signature=signature)
+    )
 
 
-check = partial(compiled, signature=None)
+check = partial(compile_condition, signature=None)
 
 
 def _read_condition(tree: ast.expr, expression: Callable[[str], Expression], depth: int = 0) -> Condition:

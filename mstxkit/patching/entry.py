@@ -19,9 +19,9 @@ from ..marking import calls, ranges
 from ..marking.signatures import Parameters, Prepared, Prologue
 from ..pieces import boundaries, edges
 from .conditions import Condition
-from .conditions import compiled as condition
+from .conditions import compile_condition as condition
 from .declare import WAITS_FOR, WORKERS, Step, Target
-from .expressions import Expression, ExpressionError, Literal, compiled
+from .expressions import Expression, ExpressionError, Literal, compile_expression
 from .inlining import Inlined
 
 # An expression that fails this often in a row is not asked any more.
@@ -104,7 +104,9 @@ class Entry(Prepared):
         self.site: Any = None  # known once the function is decorated
         self._failed: dict[str, int] = {}
 
-    def _compile_text(self, name: str, text: str | None, signature: Any, compile: Callable[..., Any] = compiled) -> Any:
+    def _compile_text(
+        self, name: str, text: str | None, signature: Any, compile: Callable[..., Any] = compile_expression
+    ) -> Any:
         try:
             return None if text is None else compile(text, signature)
         except ExpressionError as exc:
@@ -195,7 +197,7 @@ class Entry(Prepared):
         mixes = self.mixes_if is not None and bool(self._read_value("mixes_if", self.mixes_if, args, kwargs))
         edges.next_call(self.site, is_dummy, tuple(self.mixes) if mixes else ())
         if self.mixes_if is not None:
-            stage = self.stage or stages.canonical(ranges.current_stage() or "")
+            stage = self.stage or stages.canonical_key(ranges.current_stage() or "")
             for per, why in self.mixes.items():
                 boundaries.note_mixed(self.site, stage or None, per, why if mixes else None)
 
@@ -218,7 +220,7 @@ class Entry(Prepared):
 
     def failed(self, fault: Exception) -> None:
         """Something of ours raised: counted, and the range goes without attributes."""
-        faults.note("entry of a patched call", fault)
+        faults.note_fault("entry of a patched call", fault)
 
     def __call__(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
         """Set the step, then read the attributes of this call. What cannot be read is counted and left out."""

@@ -130,18 +130,18 @@ class Expression(NamedTuple):
         raise Unreadable(f"{text} is a {class_name(type(value))}, not a bool, int, float or str")
 
 
-def compiled(text: str, signature: inspect.Signature | None) -> Expression:
+def compile_expression(text: str, signature: inspect.Signature | None) -> Expression:
     """The expression that `text` is for calls of a function with this signature; None: whatever parameters it has.
     Raises ExpressionError: it is malformed, or names a parameter that the function lacks.
     """
     arguments = None if signature is None else _list_arguments(signature)
-    return Expression(text, _read_node(parsed(text), text, arguments))
+    return Expression(text, _read_node(parse_expression(text), text, arguments))
 
 
-check = partial(compiled, signature=None)
+check = partial(compile_expression, signature=None)
 
 
-def parsed(text: object) -> ast.expr:
+def parse_expression(text: object) -> ast.expr:
     """The tree of a text. Raises ExpressionError where it is none, or too long."""
     if type(text) is not str:
         raise ExpressionError(f"an expression is a str, not {text!r}")

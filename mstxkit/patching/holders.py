@@ -61,7 +61,7 @@ def _walk_parts(function: Any) -> list[Any]:
     while isinstance(function, FunctionType):
         is_ours = signatures.held_by(function) is not None
         cells = [cell for cell in function.__closure__ or () if cell != CellType()]
-        parts += [vars(function), *cells, *([signatures.holder(function)] if is_ours else [])]
+        parts += [vars(function), *cells, *([signatures.find_held(function)] if is_ours else [])]
         function = vars(function).get("__wrapped__")
     return parts
 

@@ -72,7 +72,7 @@ class Placed:
     def _find_replaced(self) -> tuple[FunctionPlace | None, str]:
         """The first of its places that holds what does not lead to ours, and by whom; or why there is none any more."""
         try:
-            places = reach.places(self.target)
+            places = reach.find_places(self.target)
         except KeyError:  # its module is not imported here: its class has arrived by value
             return None, ""
         except Unreached as exc:
@@ -80,7 +80,7 @@ class Placed:
         for place in places:
             own = [c.after for c in self.changes if c.attribute == place.attribute]
             if own and not any(leads_to(place.raw, after) for after in own):
-                return place, whose(place.raw)
+                return place, name_owner(place.raw)
         return None, ""
 
     def is_executed_again(self, place: FunctionPlace) -> bool:
@@ -108,7 +108,7 @@ def calls_by_site() -> dict[int, int | None]:
     return {site.id: calls for site, calls, *_ in engine.site_costs()}
 
 
-def whose(raw: Any) -> str:
+def name_owner(raw: Any) -> str:
     """Whose function took the place, as a reader would look for it."""
     function = function_in(raw)
     module, name = getattr(function, "__module__", None), getattr(function, "__qualname__", None)

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from .declare import VALUE, Target
 from .report import Reason
 
-# What `wrapping.decorate` turns into the same kind of thing with ranges.
+# What `wrapping.decorate_target` turns into the same kind of thing with ranges.
 _REPLACEABLE = (
     FunctionType, staticmethod, classmethod, property, functools.partialmethod, functools.cached_property,
     type(functools.lru_cache(lambda: None)),
@@ -44,7 +44,7 @@ class Unreached(Exception):
         self.reason, self.detail = reason, detail
 
 
-def places(target: Target, cls: type | None = None) -> list[FunctionPlace]:
+def find_places(target: Target, cls: type | None = None) -> list[FunctionPlace]:
     """The places of a target whose module is imported. Raises Unreached with the reason where there is none.
 
     `cls`: look into this class instead of the one of that name in the module: it arrived by value.
@@ -68,7 +68,7 @@ def places(target: Target, cls: type | None = None) -> list[FunctionPlace]:
     return [place]
 
 
-def exists(path: str) -> bool:
+def symbol_exists(path: str) -> bool:
     """Does an imported module hold this symbol?"""
     module, _, qualname = path.partition(":")
     parents, _, last = qualname.rpartition(".")
@@ -112,14 +112,14 @@ def _find_matching(holder: Any, parents: str, pattern: str) -> list[FunctionPlac
     places = []
     for name, raw in list(vars(holder).items()):
         is_own = not isinstance(holder, ModuleType) or getattr(raw, "__module__", None) == holder.__name__
-        if is_own and fits(name, pattern) and isinstance(raw, (FunctionType, staticmethod, classmethod)):
+        if is_own and fits_pattern(name, pattern) and isinstance(raw, (FunctionType, staticmethod, classmethod)):
             places.append(FunctionPlace(holder, name, raw, True, f"{parents}.{name}" if parents else name))
     if not places:
         raise Unreached(Reason.ABSENT, f"nothing matches {pattern}")
     return places
 
 
-def fits(name: str, pattern: str) -> bool:
+def fits_pattern(name: str, pattern: str) -> bool:
     """Does a wildcard match this name? `_name` only by a pattern that begins so."""
     return fnmatchcase(name, pattern) and (pattern[0] == "_" or not name.startswith("_"))
 

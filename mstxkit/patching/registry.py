@@ -26,19 +26,19 @@ EXTRA_SUFFIX = "+extra"
 _actives: list[Active] = []
 
 
-def names() -> list[str]:
+def list_frameworks() -> list[str]:
     """Import roots of all frameworks that have a patch file, sorted."""
     return listing.modules_in(patches.__path__)
 
 
-def load(name: str) -> Patch:
+def load_patch(name: str) -> Patch:
     """The patch of one framework. Raises PatchError where there is none of that name, and names the nearest."""
     root = name.partition(".")[0]
-    named = {patch.framework: patch for patch in (_of_file(root) if root in names() else ())}
+    named = {patch.framework: patch for patch in (_of_file(root) if root in list_frameworks() else ())}
     if name not in named:
-        near = difflib.get_close_matches(root_of(name).lower().replace("-", "_"), names(), n=2, cutoff=0.5)
+        near = difflib.get_close_matches(root_of(name).lower().replace("-", "_"), list_frameworks(), n=2, cutoff=0.5)
         advice = f"; did you mean {' or '.join(near)}?" if near else ""
-        raise PatchError(f"no framework {name!r} to patch{advice}; known: {', '.join(names())}")
+        raise PatchError(f"no framework {name!r} to patch{advice}; known: {', '.join(list_frameworks())}")
     return named[name]
 
 
@@ -47,18 +47,18 @@ def _of_file(name: str) -> list[Patch]:
     try:
         module = importlib.import_module(f"{patches.__name__}.{name}")
     except (OSError, MemoryError) as exc:
-        faults.note(f"loading the patch of {name}", exc)
+        faults.note_fault(f"loading the patch of {name}", exc)
         return []
     return [module.PATCH, *getattr(module, "ALWAYS", ())]
 
 
-def chosen(wanted: tuple[str, ...]) -> list[tuple[Patch, bool]]:
+def choose_patches(wanted: tuple[str, ...]) -> list[tuple[Patch, bool]]:
     """The patches of these names, `+extra` for the tier that is off by default; no name: every one that is on by
     default. Raises PatchError where a name is unknown.
     """
     if not wanted:
-        return [(patch, False) for name in names() for patch in _of_file(name) if patch.default]
-    return [(load(root_of(name)), has_extra(name)) for name in wanted]
+        return [(patch, False) for name in list_frameworks() for patch in _of_file(name) if patch.default]
+    return [(load_patch(root_of(name)), has_extra(name)) for name in wanted]
 
 
 def has_extra(name: str) -> bool:
@@ -71,7 +71,7 @@ def root_of(name: str) -> str:
     return name.removesuffix(EXTRA_SUFFIX)
 
 
-def install(chosen_patches: Sequence[tuple[Patch, bool]]) -> None:
+def install_patches(chosen_patches: Sequence[tuple[Patch, bool]]) -> None:
     """Patch these frameworks, each with whether its extra tier is wanted: now as far as they are imported, the rest
     when it is. Never raises for their sake.
     """
@@ -82,16 +82,16 @@ def install(chosen_patches: Sequence[tuple[Patch, bool]]) -> None:
                 active = Active(patch, has_extra)
                 _actives.append(active)  # a handler of a signal may remove it from here on
                 _guard_act(patch, active.watch)
-                _guard_act(patch, partial(versions.warn, patch, active.version))
+                _guard_act(patch, partial(versions.warn_of_version, patch, active.version))
             elif has_extra and not active.has_extra:
                 active.has_extra = True
                 _guard_act(patch, active.look_again)
             else:
-                look(mends=True)
+                look_at_targets(mends=True)
 
 
-def remove(frameworks: Sequence[str] = ()) -> None:
-    """Put back what `install` has replaced in these frameworks; in all, without a name. Never raises."""
+def remove_patches(frameworks: Sequence[str] = ()) -> None:
+    """Put back what `install_patches` has replaced in these frameworks; in all, without a name. Never raises."""
     with lock:
         for active in reversed(_actives[:]):
             if active in _actives and (not frameworks or active.patch.framework in frameworks):
@@ -113,18 +113,18 @@ def _guard_act(patch: Patch, act: Callable[[], object]) -> None:
     try:
         act()
     except Exception as exc:
-        faults.note(f"patching or unpatching {patch.framework}", exc)
+        faults.note_fault(f"patching or unpatching {patch.framework}", exc)
 
 
-def report() -> PatchReport:
+def report_targets() -> PatchReport:
     """Every target of every framework that is on, with its state in this process, by what its places hold now."""
     with lock:
-        look()
+        look_at_targets()
         notes = [note for active in _actives for note in active.patch.notes]
-        return PatchReport(tuple(states()), tuple(notes))
+        return PatchReport(tuple(list_states()), tuple(notes))
 
 
-def look(mends: bool = False) -> None:
+def look_at_targets(mends: bool = False) -> None:
     """See whether what was applied is in its place, and was called. `mends`: see `Active.look`.
 
     Cost: some 10 µs for each target that is applied.
@@ -137,9 +137,9 @@ def look(mends: bool = False) -> None:
             _guard_act(active.patch, partial(active.look, counted, mends))
 
 
-def states(presence: Presence | None = None) -> list[TargetState]:
-    """The targets of `report`, without a look at their places. Who asks often keeps the `presence`: what it has looked
-    for is not looked for again.
+def list_states(presence: Presence | None = None) -> list[TargetState]:
+    """The targets of `report_targets`, without a look at their places. Who asks often keeps the `presence`: what it has
+    looked for is not looked for again.
     """
     with lock:
         presence = presence or Presence()
@@ -159,11 +159,11 @@ def patched_copy(function: Any) -> Any:
         try:
             function = active.patched_copy(function)
         except Exception as exc:
-            faults.note("patching a function that arrived by value", exc)
+            faults.note_fault("patching a function that arrived by value", exc)
     return function
 
 
-def roles() -> dict[str, str | None]:
+def list_roles() -> dict[str, str | None]:
     """Ray actor class name to process role, of all frameworks that are on; None where the first stage tells it."""
     return {name: role for active in _actives for name, role in active.patch.roles.items()}
 

@@ -29,9 +29,9 @@ class Replacement(NamedTuple):
 
     holder: Any
     attribute: str
-    before: Any  # what `undo` puts back
+    before: Any  # what `undo_changes` puts back
     after: Any  # what is put there
-    is_own: bool = True  # stored in the holder itself; otherwise `undo` deletes it
+    is_own: bool = True  # stored in the holder itself; otherwise `undo_changes` deletes it
     problems: tuple[str, ...] = ()  # what `after` cannot read of its calls, as its target wants
 
     def make(self) -> None:
@@ -118,7 +118,7 @@ def _modules_among(objects: Iterable[object]) -> list[ModuleType]:
     return list(modules.values())
 
 
-def near(name: str) -> list[ModuleType]:
+def find_near(name: str) -> list[ModuleType]:
     """Modules that may have copied a name of one just imported: its own package, and all in the middle of an import."""
     root = name.partition(".")[0]
     below = f"{root}."
@@ -154,7 +154,7 @@ def _in_copy_by_ray(value: Any, before: Any, after: Any) -> list[Replacement]:
     return [*held, Replacement(value, "__wrapped__", before, after)] if is_wrapped else held
 
 
-def undo(changes: Sequence[Replacement]) -> None:
+def undo_changes(changes: Sequence[Replacement]) -> None:
     """Undo these, the last first. What somebody else has replaced since stays as it is, with one warning."""
     for change in reversed(changes):
         if not change.undo():
@@ -169,7 +169,7 @@ def put_back(changes: Sequence[Replacement], gone: Sequence[Replacement] = ()) -
 
     Holders out of reach have our wrappers for good: they are calls without a range from now on.
     """
-    undo(changes)
+    undo_changes(changes)
     changes = [*changes, *gone]
     copies = in_modules(
         {id(c.after): (c.after, c.before) for c in changes if isinstance(c.after, FunctionType)}, loaded_modules()
@@ -178,7 +178,9 @@ def put_back(changes: Sequence[Replacement], gone: Sequence[Replacement] = ()) -
         copy.make()
     for change in changes:
         _silence_wrapper(function_in(change.after))
-    hand_over(exchanges([change._replace(before=change.after, after=change.before) for change in changes], changes))
+    hand_over(
+        find_exchanges([change._replace(before=change.after, after=change.before) for change in changes], changes)
+    )
 
 
 def _silence_wrapper(wrapper: Any) -> None:
@@ -188,7 +190,7 @@ def _silence_wrapper(wrapper: Any) -> None:
         inner = held["function"]
         if isinstance(inner, FunctionType) and inner.__dict__.get(AROUND_MARK) is inner:
             inner = inner.__dict__["__wrapped__"]  # the framework's, around which ours decides
-        signatures.silence(wrapper, inner)
+        signatures.silence_wrapper(wrapper, inner)
 
 
 def stand_on(undone: Sequence[Replacement], changes: Iterable[Replacement]) -> list[Replacement]:
@@ -197,7 +199,7 @@ def stand_on(undone: Sequence[Replacement], changes: Iterable[Replacement]) -> l
     return [change if lower is None else change._replace(before=lower.before) for change, lower in below]
 
 
-def exchanges(changes: Sequence[Replacement], kept: Sequence[Replacement]) -> list[Exchange]:
+def find_exchanges(changes: Sequence[Replacement], kept: Sequence[Replacement]) -> list[Exchange]:
     """What whoever else holds one of these functions is to get for it, each once. `kept`: all that hold them and are
     ours.
     """

@@ -57,7 +57,7 @@ class OpenSeam:
                 self._decorated.append(Made(theirs, func, ours))
                 return ours
             except Exception as exc:
-                faults.note(f"the seam {path}", exc)
+                faults.note_fault(f"the seam {path}", exc)
                 return theirs
 
         vars(decorator)["__mstxkit_seam__"] = True
@@ -91,7 +91,7 @@ class OpenSeam:
         """What the framework would have without us, also where ours stays held: below decorators of its own."""
         for made in self._decorated:
             if isinstance(made.ours, FunctionType):
-                signatures.silence(made.ours, made.upstream)
+                signatures.silence_wrapper(made.ours, made.upstream)
 
     def changes(self) -> list[Replacement]:
         """The decorator, and where the functions that no target declares are held: to put back what would be there."""

@@ -50,11 +50,11 @@ class Sheet:
             return {}
         entries: dict[str, tuple[Any, Any]] = {}
         for key, value in node.value[:most]:
-            if not self.is_a("scalar", key, below(where, "the name of a field")):
+            if not self.is_a("scalar", key, name_field(where, "the name of a field")):
                 continue
             if key.value in entries:
                 first = entries[key.value][0].start_mark.line + 1
-                self.wrong(key, f"{below(where, key.value)}: given twice, first in line {first}")
+                self.wrong(key, f"{name_field(where, key.value)}: given twice, first in line {first}")
             else:
                 entries[key.value] = (key, value)
         if len(node.value) > most:
@@ -111,12 +111,12 @@ class Sheet:
         return int(node.value)
 
 
-def composed(name: str) -> Any:
+def compose_file(name: str) -> Any:
     """The root node of a file. Raises PatchError: it cannot be read, is no YAML, or empty."""
     if not name.endswith(YAML_SUFFIXES):
         raise PatchError(f"{name}: a file of targets ends in .yaml; single targets go into a list: targets=[{name!r}]")
     try:
-        root = documents.composed(text_of(name, PatchError, LARGEST_BYTES), name)
+        root = documents.compose_yaml(text_of(name, PatchError, LARGEST_BYTES), name)
     except ImportError:
         raise PatchError(f"{name}: to read it, install PyYAML: pip install pyyaml") from None
     except ConfigError as exc:
@@ -126,12 +126,12 @@ def composed(name: str) -> Any:
     return root
 
 
-def below(where: str, name: str) -> str:
+def name_field(where: str, name: str) -> str:
     """What a field of this name is called in messages."""
     return f"{where}.{name}" if where else name
 
 
-def nearest(name: str, allowed: Iterable[str], intro: str = "allowed are") -> str:
+def suggest_nearest(name: str, allowed: Iterable[str], intro: str = "allowed are") -> str:
     """What to say besides of a name that is not allowed."""
     names = list(allowed)
     near = difflib.get_close_matches(name, names, n=1)

@@ -1,7 +1,7 @@
 """What symbols a package holds, and so which targets, without importing any of it: its source is read with `ast`.
 
 `Symbols` follows names as Python would: `from x import y`, base classes, aliases, modules that pass names on. Where it
-gets its modules from is up to who makes it: `installed` reads the source files of what is installed here, tests read
+gets its modules from is up to who makes it: `find_symbols` reads the source files of what is installed here, tests read
 recorded surfaces. What only running code can tell (a name made by `setattr`, a lazy `__getattr__`) it does not see.
 """
 
@@ -15,7 +15,7 @@ from typing import Any, Callable, Iterator, Mapping, NamedTuple
 
 from . import presence
 from .declare import VALUE, Patch, Target
-from .reach import fits
+from .reach import fits_pattern
 from .report import Reason, TargetState
 
 # A state that only looking at the source can give: the symbol is there; whether it can be replaced shows at its import.
@@ -71,7 +71,7 @@ class Symbols:
         """Is there what a target names? A class is not: its methods would be."""
         parents, _, last = target.qualname.rpartition(".")
         if "*" in last:
-            return any(fits(name, last) for name in self._list_names(target.module, parents))
+            return any(fits_pattern(name, last) for name in self._list_names(target.module, parents))
         symbol, here = self._find_symbol(target.module, target.qualname), self.module(target.module)
         if symbol is None and target.kind == VALUE and parents and here is not None:
             compiled, _ = here.imports.get(parents, ("", ""))
@@ -141,7 +141,7 @@ class Symbols:
         return None
 
 
-def installed(first: str = "") -> Symbols:
+def find_symbols(first: str = "") -> Symbols:
     """The symbols of what is installed here; each module is read when it is asked for, once. `first`: a folder that is
     looked into before `sys.path`, as `python -m` does with the one it is started in.
     """
@@ -188,7 +188,7 @@ def _parse_file(path: Path, name: str, is_package: bool) -> ModuleSymbols:
         if isinstance(node, ast.ClassDef):
             bases = [base.value if isinstance(base, ast.Subscript) else base for base in node.bases]  # `Base[T]`: Base
             members = dict(_list_names(list(_walk_statements(node.body))))
-            classes[node.name] = ClassSymbols(tuple(filter(None, map(_dotted, bases))), members)
+            classes[node.name] = ClassSymbols(tuple(filter(None, map(_write_dotted, bases))), members)
         elif isinstance(node, ast.Import):
             for alias in node.names:
                 whole = alias.name if alias.asname else alias.name.partition(".")[0]
@@ -220,12 +220,12 @@ def _list_names(statements: list[ast.stmt]) -> Iterator[tuple[str, str]]:
         elif isinstance(node, ast.Assign):
             for target in node.targets:
                 if isinstance(target, ast.Name):
-                    yield target.id, _dotted(node.value) or "="
+                    yield target.id, _write_dotted(node.value) or "="
         elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and node.value is not None:
-            yield node.target.id, _dotted(node.value) or "="
+            yield node.target.id, _write_dotted(node.value) or "="
 
 
-def _dotted(node: ast.AST) -> str:
+def _write_dotted(node: ast.AST) -> str:
     """`a.b.c` as text; "" for anything else."""
     text = ast.unparse(node) if isinstance(node, (ast.Name, ast.Attribute)) else ""
     return text if all(map(str.isidentifier, text.split("."))) else ""

@@ -23,7 +23,7 @@ from typing import Any, Callable, Iterable, Mapping
 from ..errors import PatchError
 from . import conditions, declare, expressions
 from .declare import Patch, Seam, Target
-from .sheet import MOST_PROBLEMS, YAML_SUFFIXES, Sheet, below, composed, is_null, nearest
+from .sheet import MOST_PROBLEMS, YAML_SUFFIXES, Sheet, compose_file, is_null, name_field, suggest_nearest
 
 # A few bytes of YAML can stand for a lot (`- *alias`): what is made of them is limited too.
 MOST_TARGETS, MOST_ATTRIBUTES = 2000, 64
@@ -64,7 +64,7 @@ def _read_patches(targets: Any) -> list[Patch]:
     if isinstance(targets, Target):
         return [Patch(_root_of(targets.path), "", (targets,))]
     if isinstance(targets, (str, os.PathLike)):
-        return [read(targets)]
+        return [read_patch(targets)]
     if isinstance(targets, Mapping) or not isinstance(targets, Iterable):
         raise PatchError(f"targets={targets!r}: give a Patch, Targets, or the path of a YAML file")
     wholes: list[Any] = []  # patches, and files of them
@@ -84,13 +84,13 @@ def _root_of(path: str) -> str:
     return path.partition(":")[0].partition(".")[0]
 
 
-def read(path: str | os.PathLike[str]) -> Patch:
+def read_patch(path: str | os.PathLike[str]) -> Patch:
     """The patch that a YAML file declares.
     Raises PatchError: the file cannot be read or is wrong. All that is wrong is in the message, with file, line and
     field.
     """
     sheet = Sheet(os.fspath(path))
-    root = composed(sheet.name)
+    root = compose_file(sheet.name)
     fields = _read_fields(sheet, root, "", Patch)
     if "targets" not in fields:
         sheet.wrong(root, "targets: missing: a list of what is to become a range")
@@ -131,7 +131,7 @@ def _read_fields(sheet: Sheet, node: Any, where: str, kind: Any) -> dict[str, An
     entries = sheet.entries(node, where, len(allowed) + MOST_PROBLEMS)
     for name, (key, _) in entries.items():
         if name not in allowed:
-            sheet.wrong(key, f"{below(where, name)}: unknown field{nearest(name, allowed)}")
+            sheet.wrong(key, f"{name_field(where, name)}: unknown field{suggest_nearest(name, allowed)}")
     return {name: value for name, (_, value) in entries.items() if name in allowed}
 
 
@@ -159,14 +159,14 @@ _symbol = partial(_read_shaped, fits=_SYMBOL.fullmatch, what="a symbol is writte
 _framework = partial(_read_shaped, fits=str.isidentifier, what="the import root is needed, what follows `import`")
 
 
-def _choice(sheet: Sheet, node: Any, where: str) -> str | None:
+def _read_choice(sheet: Sheet, node: Any, where: str) -> str | None:
     text, allowed = sheet.text(node, where), _CHOICES[where.rpartition(".")[2]]
     if text is not None and text not in allowed:
-        sheet.wrong(node, f"{where}={text!r}{nearest(text, allowed, 'choose one of')}")
+        sheet.wrong(node, f"{where}={text!r}{suggest_nearest(text, allowed, 'choose one of')}")
     return text
 
 
-def _named(sheet: Sheet, node: Any, where: str, value_of: Callable[..., str | None]) -> dict[str, str] | None:
+def _read_named(sheet: Sheet, node: Any, where: str, value_of: Callable[..., str | None]) -> dict[str, str] | None:
     if node.id == "scalar" and is_null(node):
         return None
     entries = sheet.entries(node, where, MOST_ATTRIBUTES)
@@ -182,7 +182,7 @@ def _read_notes(sheet: Sheet, node: Any, where: str) -> tuple[str, ...] | None:
     return tuple(text for text in texts if text is not None)
 
 
-def _seam(sheet: Sheet, node: Any, where: str) -> Seam | None:
+def _read_seam(sheet: Sheet, node: Any, where: str) -> Seam | None:
     if node.id == "scalar" and is_null(node):
         return None
     fields = _read_fields(sheet, node, where, Seam)
@@ -196,14 +196,17 @@ def _seam(sheet: Sheet, node: Any, where: str) -> Seam | None:
 
 _FieldReader = Callable[[Sheet, Any, str], Any]
 _TARGET_FIELDS: dict[str, _FieldReader] = {
-    "path": _path, "name": Sheet.text, "stage": Sheet.text, "attributes": partial(_named, value_of=_expression),
-    "step": _expression, "step_after": _expression, "role": Sheet.text, "process_role": Sheet.text, "kind": _choice,
-    "value": _symbol, "tier": _choice, "coalesce": Sheet.flag, "max_depth": Sheet.number, "max_per_s": Sheet.number,
-    "boundary": _choice, "dummy": partial(_read_checked, check=conditions.check), "unless": _symbol,
+    "path": _path, "name": Sheet.text, "stage": Sheet.text, "attributes": partial(_read_named, value_of=_expression),
+    "step": _expression, "step_after": _expression, "role": Sheet.text, "process_role": Sheet.text,
+    "kind": _read_choice,
+    "value": _symbol, "tier": _read_choice, "coalesce": Sheet.flag, "max_depth": Sheet.number,
+    "max_per_s": Sheet.number,
+    "boundary": _read_choice, "dummy": partial(_read_checked, check=conditions.check), "unless": _symbol,
     "with_module": Sheet.text, "domain": Sheet.text, "leaves_out": _read_notes,
     "waits": lambda sheet, node, where: (Sheet.flag if node.id == "scalar" else _read_notes)(sheet, node, where),
 }  # fmt: skip
 _PATCH_FIELDS: dict[str, _FieldReader] = {
-    "framework": _framework, "versions": Sheet.text, "seam": _seam, "roles": partial(_named, value_of=Sheet.text),
+    "framework": _framework, "versions": Sheet.text, "seam": _read_seam,
+    "roles": partial(_read_named, value_of=Sheet.text),
     "default": Sheet.flag, "notes": _read_notes,
 }  # fmt: skip

@@ -30,14 +30,14 @@ current: Settings = {}
 on_learnt: Callable[[], None] | None = None
 
 
-def learn(owner: Any, name: str = "") -> None:
+def learn_settings(owner: Any, name: str = "") -> None:
     """Keep what an object of settings holds, or the one that `owner` stores as `name`. Never raises.
 
     Cost: some milliseconds, and a small file: for what is called once, before training.
     """
     global current
     try:
-        settings = flat(plain_attribute(owner, name) if name else owner)
+        settings = flatten_settings(plain_attribute(owner, name) if name else owner)
         if settings and settings != current:
             current = settings
             if on_learnt is not None:
@@ -45,10 +45,10 @@ def learn(owner: Any, name: str = "") -> None:
     except Unreadable:
         pass
     except Exception as exc:
-        faults.note("the settings of a trainer", exc)
+        faults.note_fault("the settings of a trainer", exc)
 
 
-def flat(settings: Any) -> Settings:
+def flatten_settings(settings: Any) -> Settings:
     """Numbers and switches by their names, `data.train_batch_size`; what is nearest to the top first."""
     kept: Settings = {}
     top = _as_plain(settings)
@@ -89,7 +89,7 @@ def _find_stored(value: Any) -> dict[str, Any]:
 
 def of_config(self: Any, *args: Any, **kwargs: Any) -> dict[str, Any]:
     """Of a trainer that has its configuration as `config`."""
-    learn(self, "config")
+    learn_settings(self, "config")
     return {}
 
 
@@ -97,11 +97,11 @@ def of_trainer(self: Any, *args: Any, **kwargs: Any) -> dict[str, Any]:
     """Of a trainer that stores its settings itself, and with the group of its workers those of model and generation."""
     own = _find_stored(self)
     group = _find_stored(own.get("actor_worker"))
-    learn({**own, **{name: _find_stored(group.get(name)) for name in ("generate_config", "megatron_config")}})
+    learn_settings({**own, **{name: _find_stored(group.get(name)) for name in ("generate_config", "megatron_config")}})
     return {}
 
 
 def of_megatron(*args: Any, **kwargs: Any) -> dict[str, Any]:
     """Of Megatron, whose arguments are a global of it. Source: core_r0.8.0, core_v0.12.1 training/global_vars.py."""
-    learn(sys.modules.get("megatron.training.global_vars"), "_GLOBAL_ARGS")
+    learn_settings(sys.modules.get("megatron.training.global_vars"), "_GLOBAL_ARGS")
     return {}

@@ -8,12 +8,12 @@ import sys
 from .. import faults
 from ..host import identity
 from .declare import Patch
-from .symbols import HELD, installed
+from .symbols import HELD, find_symbols
 
 _BOUND = re.compile(r"(>=|<=|<|)\s*(\d+(?:\.\d+)*)")
 
 
-def unknown(patch: Patch) -> str:
+def describe_unknown(patch: Patch) -> str:
     """`9.9.9 is newer than autopatch knows (0.20.0 to 1.16.0)`; "" for a version that it knows, or none."""
     name, bounds = patch.framework, _BOUND.findall(patch.versions)
     try:
@@ -35,13 +35,13 @@ def unknown(patch: Patch) -> str:
     return f"{version} is {word} than autopatch knows ({range_of})" if word else ""
 
 
-def warn(patch: Patch, words: str) -> None:
+def warn_of_version(patch: Patch, words: str) -> None:
     """Say it once, with how many of its targets are there; of many ranks the first says it for all.
 
     Cost: the framework's source is read, some tenths of a second; only for a version that is not known.
     """
-    if words and identity.current()["rank"] in (None, 0):
-        states = [state.state for state in installed().states(patch)]
+    if words and identity.read_current()["rank"] in (None, 0):
+        states = [state.state for state in find_symbols().states(patch)]
         there = f"{states.count(HELD)} of {len(states)} targets are in its source"
         faults.warn_once(f"version of {patch.framework}", f"{patch.framework} {words}: {there}")
 

@@ -1,9 +1,9 @@
 """Which calls are pieces of a stage (micro-batch, mini-batch, decode step), and which stages cannot be counted in them.
 
-Patching says so of call sites, by `declare` and `forbid`. A request is checked against what this process can count by
-`refusal`. All of it is of this process, and may be asked from any thread.
+Patching says so of call sites, by `declare_site` and `forbid_pieces`. A request is checked against what this process
+can count by `explain_refusal`. All of it is of this process, and may be asked from any thread.
 
-The hooks of the engine do not ask here: `edges.entered` and `edges.left` say what begins and ends with a watched call,
+The hooks of the engine do not ask here: `edges.enter_call` and `edges.leave_call` say what begins and ends with a call,
 stages and pieces alike, which may be several or none.
 """
 
@@ -25,7 +25,7 @@ _mixed: dict[tuple[str | None, str], tuple[int, str]] = {}
 _lock = imports.own_lock()  # a signal's handler of the program may interrupt a thread that holds it
 
 
-def declare(site: Any, per: str | PieceRole) -> Callable[[], None]:
+def declare_site(site: Any, per: str | PieceRole) -> Callable[[], None]:
     """Say what the calls of a site are, pieces of a kind or a whole role; returns what takes it back. The first
     declaration of a site holds.
     """
@@ -34,10 +34,10 @@ def declare(site: Any, per: str | PieceRole) -> Callable[[], None]:
     with _lock:
         first_role, holders = _declared.get(site.id, (role, 0))
         _declared[site.id] = first_role, holders + 1
-    return _call_once(lambda: _withdraw(site.id))
+    return _call_once(lambda: _withdraw_site(site.id))
 
 
-def _withdraw(site_id: int) -> None:
+def _withdraw_site(site_id: int) -> None:
     with _lock:
         role, holders = _declared[site_id]
         if holders > 1:
@@ -48,7 +48,7 @@ def _withdraw(site_id: int) -> None:
                 del _mixed[key]
 
 
-def forbid(site: Any, per: str, why: str) -> Callable[[], None]:
+def forbid_pieces(site: Any, per: str, why: str) -> Callable[[], None]:
     """Say that inside calls of a site pieces of that kind cannot be counted, and why; returns what takes it back."""
     with _lock:
         _forbidden.setdefault((site.id, per), []).append(why)
@@ -75,7 +75,7 @@ def _call_once(undo: Callable[[], None]) -> Callable[[], None]:
 
 def stage_of(site: Any) -> str | None:
     """Canonical key of a site's own stage; None where it has none."""
-    return None if site.stage is None else stages.canonical(names.as_text(site.stage))
+    return None if site.stage is None else stages.canonical_key(names.as_text(site.stage))
 
 
 def role_of(site: Any) -> PieceRole | None:
@@ -84,7 +84,7 @@ def role_of(site: Any) -> PieceRole | None:
     return role
 
 
-def kinds() -> tuple[str, ...]:
+def list_kinds() -> tuple[str, ...]:
     """The kinds of pieces that calls in this process may be."""
     there = {kind for role, _ in list(_declared.values()) for kind in (role.per, role.within)}
     return tuple(kind for kind in KINDS if kind in there)
@@ -100,7 +100,7 @@ def note_mixed(site: Any, stage: str | None, per: str, why: str | None) -> None:
             _mixed[stage, per] = site.id, why
 
 
-def refusal(stage: str, per: str) -> str | None:
+def explain_refusal(stage: str, per: str) -> str | None:
     """Why this process cannot sample that stage by pieces of that kind; None where it can, as far as is known.
 
     What has not run yet cannot be known to fail: then an occurrence without such pieces says so at its end.
@@ -112,7 +112,7 @@ def refusal(stage: str, per: str) -> str | None:
         reasons = _forbidden.get((site.id, per))
         if calls and reasons and stage_of(site) in (None, stage):
             return f"{stage} cannot be sampled by {per} here: {reasons[0]}"
-    if per in kinds():
+    if per in list_kinds():
         return None
-    there = ", ".join(kinds()) or "none of any kind"
+    there = ", ".join(list_kinds()) or "none of any kind"
     return f"no patched function of this process is called once per {per} (autopatch; there are: {there})"

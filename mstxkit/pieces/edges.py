@@ -1,9 +1,9 @@
 """What begins and ends with a watched call, in order: stages and their pieces. Profiling decides by it.
 
 The hooks of the engine are told calls: `entered(site, may_move)` and `left(site, failed)`. An escalation is decided by
-stages and pieces. In between is this: call `edges.entered` and `edges.left` in the hooks, for every watched site, and
-tell the machine each `Edge` that they give, in that order, as `StageEntered`, `StageLeft`, `BoundaryEntered` or
-`BoundaryLeft`. Whatever is not to be counted gives none, at its entry as at its end:
+stages and pieces. In between is this: call `edges.enter_call` and `edges.leave_call` in the hooks, for every watched
+site, and tell the machine each `Edge` that they give, in that order, as `StageEntered`, `StageLeft`, `BoundaryEntered`
+or `BoundaryLeft`. Whatever is not to be counted gives none, at its entry as at its end:
 
 - dummy calls, as the patched function says right before (`next_call`);
 - a piece outside of all stages;
@@ -85,7 +85,7 @@ class _Call(NamedTuple):
 
 
 class _Thread:
-    """What is under way on one thread, since the last `forget`."""
+    """What is under way on one thread, since the last `forget_open`."""
 
     def __init__(self, generation: int) -> None:
         self.generation = generation
@@ -111,13 +111,13 @@ _local = threading.local()
 _generation = 0
 
 
-def forget() -> None:
+def forget_open() -> None:
     """What is under way on any thread is not counted."""
     global _generation
     _generation += 1
 
 
-os.register_at_fork(after_in_child=forget)
+os.register_at_fork(after_in_child=forget_open)
 
 
 def _thread_here() -> _Thread:
@@ -136,7 +136,7 @@ def next_call(site: Any, is_dummy: bool = False, mixed: tuple[str, ...] = ()) ->
     _thread_here().coming[site.id] = is_dummy, mixed
 
 
-def entered(site: Any, may_move: bool = False, sample_per: str | None = None) -> tuple[Edge, ...]:
+def enter_call(site: Any, may_move: bool = False, sample_per: str | None = None) -> tuple[Edge, ...]:
     """What ends and begins with the entry of a watched call, which may end on another thread where it `may_move`.
 
     `sample_per`: what is sampled by the request that is active; None where it samples nothing, or there is none.
@@ -184,7 +184,7 @@ def _of_stage_alone(site: Any, begins: bool) -> tuple[Edge, ...]:
     return () if stage is None else (Edge(STAGE, stage, begins),)
 
 
-def left(site: Any, failed: bool = False) -> tuple[Edge, ...]:
+def leave_call(site: Any, failed: bool = False) -> tuple[Edge, ...]:
     """What ends with a watched call whose begin came here: on any thread, after any failure."""
     here = _thread_here()
     call = next((call for call in reversed(here.calls) if call.site_id == site.id), None)

@@ -17,7 +17,7 @@ class PieceSampling(PieceRole):
     ticks: bool = False  # a call is told to the open session all the same: its limits are looked at
 
     def role(self, boundary: str | None) -> PieceRole:
-        """Of calls that are such a piece, as `boundaries.declare` takes it."""
+        """Of calls that are such a piece, as `boundaries.declare_site` takes it."""
         return PieceRole(boundary, **{role.name: getattr(self, role.name) for role in fields(PieceRole)[1:]})
 
     @property

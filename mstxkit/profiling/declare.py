@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from ..errors import ConfigError
-from ..store.options import METRIC_LEVELS, PRESET, settable
+from ..store.options import METRIC_LEVELS, PRESET, list_settable
 
 Options = dict[str, Any]
 
@@ -21,7 +21,7 @@ _PresetFields: Any = make_dataclass(
     "_PresetFields",
     [
         ("name", str),
-        *((option.name, Any, field(default=option.preset_value)) for option in settable(PRESET)),
+        *((option.name, Any, field(default=option.preset_value)) for option in list_settable(PRESET)),
         ("est_mb_per_step", int, field(default=0)),
         ("cost", str, field(default="")),
     ],
@@ -46,7 +46,7 @@ class Preset(_PresetFields):  # type: ignore[misc]
     """
 
     def _check_options(self) -> None:
-        of_host = [option for option in settable(PRESET) if option.needs_cpu]
+        of_host = [option for option in list_settable(PRESET) if option.needs_cpu]
         if not self.activities:
             problem = "activities is empty: name cpu, npu or both"
         elif self.level == "none" and not self.mstx:
@@ -76,7 +76,7 @@ class Recorded(NamedTuple):
 class Backend(Protocol):
     """A profiler that sessions are made with: `mstxkit.profiling.backends.<name>.BACKEND`."""
 
-    name: str  # as in `backends.names()`; that of the framework's module, too
+    name: str  # as in `backends.list_backends()`; that of the framework's module, too
     on_disk: bool  # does it write while it records? Else no limit of bytes can hold
 
     def device(self) -> int | None:

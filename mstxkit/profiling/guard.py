@@ -128,18 +128,20 @@ class Claim:
 _taken: dict[int, Claim] = {}
 
 
-def take(device: int | None, *, run: str = "", stage: str | None = None, folder: Path | None = None) -> Claim | Refusal:
+def take_device(
+    device: int | None, *, run: str = "", stage: str | None = None, folder: Path | None = None
+) -> Claim | Refusal:
     """Take a device for a session, or learn who has it. Never raises, never waits for the owner.
     `device`: as `physical_device` gives it; None without NPU, where only this process itself can be in the way. `run`,
     `stage`: for those who are refused meanwhile. `folder`: parent of the folder of locks instead of /dev/shm; the same
     for all that are to meet.
     """
     pid = os.getpid()
-    claim = Claim(Owner(pid, identity.host(), run, stage, time.time_ns(), device))
+    claim = Claim(Owner(pid, identity.name_host(), run, stage, time.time_ns(), device))
     first = _taken.setdefault(pid, claim)
     if first is not claim:
         return Refusal(f"a session of mstxkit runs in this process already: {first.owner}; stop it first", first.owner)
-    elsewhere = "; ".join(other.sentence for other in others.others())
+    elsewhere = "; ".join(other.sentence for other in others.find_others())
     if elsewhere:
         _taken.pop(pid, None)
         return Refusal(elsewhere)

@@ -26,7 +26,7 @@ _LIMIT_BYTES = 16 << 20
 _SIZES = {f"{words}_size": f"get_{words}_world_size" for words in parallel.OF_MEGATRON.values()}
 
 
-def complete(output: Path, order: Order, distributed_args: dict[str, Any]) -> None:
+def complete_metadata(output: Path, order: Order, distributed_args: dict[str, Any]) -> None:
     """Add what is not there yet to what the profiler wrote in `output`. Raises OSError: it cannot be written."""
     of_session = {"run": order.run_id, "request": order.request, "stage": order.stage, "step": order.step}
     metadata: dict[str, Any] = {"mstxkit": {**of_session, "rank": order.rank, "world_size": order.world_size}}

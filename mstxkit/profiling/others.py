@@ -41,7 +41,7 @@ class Other(NamedTuple):
     begins_in: int = 0  # steps until it begins; 0: it is on, or may be at any moment
 
 
-def others(environment: Mapping[str, str] | None = None) -> tuple[Other, ...]:
+def find_others(environment: Mapping[str, str] | None = None) -> tuple[Other, ...]:
     """Everybody else who profiles this process, or may start to before this step is over, seen from this thread.
 
     A session of mstxkit's own shows as what it is made with: ask before it starts. torch's
@@ -52,11 +52,11 @@ def others(environment: Mapping[str, str] | None = None) -> tuple[Other, ...]:
 
 def in_the_way() -> str:
     """What a session of this thread would have to wait for, in words; empty where nothing, or where no wait helps."""
-    here = others()
+    here = find_others()
     return "" if any(not other.waits_for for other in here) else "; ".join(other.waits_for for other in here)
 
 
-def coming(thread: int | None) -> tuple[tuple[str, int], ...]:
+def list_coming(thread: int | None) -> tuple[tuple[str, int], ...]:
     """Profiles that are on or planned, in words, and the steps until then. Any thread. Never raises.
 
     `thread` is the one that trains; None: not known.
@@ -74,7 +74,7 @@ def _find_here(thread: int | None, variables: Mapping[str, str]) -> tuple[Other,
 
 def _find_scheduled(thread: int | None) -> list[Other]:
     """Profilers whose steps can be foreseen, and those that may begin on any thread but this one."""
-    seen = [lambda each=each: _of_live(each, thread) for each in theirs.live()]
+    seen = [lambda each=each: _of_live(each, thread) for each in theirs.list_live()]
     return _look_around(*seen, _find_dynamic)
 
 
@@ -89,7 +89,7 @@ def _look_around(*places_to_look: Callable[[], Other | None]) -> list[Other]:
         try:
             others_here.append(look())
         except Exception as exc:  # a version that keeps it elsewhere must not stop us
-            faults.note("guard.others", exc)
+            faults.note_fault("guard.others", exc)
     return [other for other in others_here if other is not None]
 
 

@@ -38,8 +38,8 @@ def import_ahead(begins: bool = True) -> bool:
     ours. Once a process; never raises. `begins`: False: only look. Returns: is something of it not there yet?
     """
     if not _importing:
-        backend = backends.here()[0]
-        late = () if backend is None else getattr(backends.load(backend), "imports_late", ())
+        backend = backends.find_profiler()[0]
+        late = () if backend is None else getattr(backends.load_backend(backend), "imports_late", ())
         names = [name for name in late if name not in sys.modules]
         if not names or not begins:
             return bool(names)
@@ -47,7 +47,7 @@ def import_ahead(begins: bool = True) -> bool:
         try:
             threads.start_without_signals(_importing[-1])
         except RuntimeError as exc:
-            faults.note("session.imports", exc)
+            faults.note_fault("session.imports", exc)
     return _importing[-1].is_alive()
 
 
@@ -56,7 +56,7 @@ def _import_all(names: Sequence[str]) -> None:
         try:
             importlib.import_module(name)
         except Exception as exc:  # the profiler meets the same, and says so
-            faults.note("session.imports", exc)
+            faults.note_fault("session.imports", exc)
 
 
 class OneSession:
@@ -87,17 +87,17 @@ class OneSession:
         try:
             return self._begin_order(order)
         except Exception as exc:
-            faults.note("session.begin", exc)
+            faults.note_fault("session.begin", exc)
             return f"the session could not begin: {_show_error(exc)}"
 
     def _begin_order(self, order: Order) -> str | None:
         before_ns = time.perf_counter_ns()
-        backend, refused = backends.chosen()
+        backend, refused = backends.choose_backend()
         if backend is None:
             return "no profiler can record in this process: " + "; ".join(f"{k}: {why}" for k, why in refused.items())
         device = backend.device()
         physical = None if device is None else guard.physical_device(device)
-        claim = guard.take(physical, run=order.run_id, stage=order.stage)
+        claim = guard.take_device(physical, run=order.run_id, stage=order.stage)
         if isinstance(claim, guard.Refusal):
             if (owner := claim.owner) is not None:
                 self.taken_by = f"device {owner.device} is taken by process {owner.pid} on {owner.host}"
@@ -123,7 +123,7 @@ class OneSession:
         try:
             return opened.end(why, steps, holds)
         except Exception as exc:
-            faults.note("session.end", exc)
+            faults.note_fault("session.end", exc)
             return Recorded(None, 0, (f"the session could not be ended as it should: {_show_error(exc)}",), 0, 0)
         finally:
             self._close_unless_recording(opened)
@@ -171,7 +171,7 @@ class _Opened:
         except (OSError, MstxkitError) as exc:
             return f"the session's folder cannot be made: {exc}"
         try:
-            with theirs.ours():
+            with theirs.mark_ours():
                 self._session = self.backend.start(self.order.preset, self._file.data, self.order.bytes)
         except BaseException:  # an interrupt, which goes on to the program
             self._file.fail("the start was interrupted")
@@ -193,7 +193,7 @@ class _Opened:
         assert self._file is not None and self._session is not None
         before_ns = time.perf_counter_ns()
         try:
-            with theirs.ours():
+            with theirs.mark_ours():
                 outcome = self._session.stop(steps, holds)
         except BaseException:  # an interrupt, which goes on to the program
             self._file.fail("the stop was interrupted: data may be missing")
@@ -222,7 +222,7 @@ class _Opened:
         if outcome.folder is None or not outcome.folder.is_dir():
             return problems
         try:
-            metadata.complete(outcome.folder, self.order, self._file.document["distributed_args"])
+            metadata.complete_metadata(outcome.folder, self.order, self._file.document["distributed_args"])
         except OSError as exc:
             problems.append(f"the profiler's metadata could not be completed: {exc}")
         return problems
@@ -242,7 +242,7 @@ class _Opened:
         try:
             sizes = metadata.distributed_args(order.rank, order.world_size)
         except Exception as exc:  # Megatron's asserts, in whatever state it is
-            faults.note("session.distributed_args", exc)
+            faults.note_fault("session.distributed_args", exc)
             sizes = {"rank": order.rank, "world_size": order.world_size}
         return SessionStart(
             order, None if order.preset.name == "custom" else order.preset.name, options, notes, backend.on_disk,

@@ -1,7 +1,7 @@
 """Profilers that are not ours: where they are made, started and stopped we look on, and before they record we give way.
 
-Entry points are wrapped once their module is imported, from `watch` to its undo, by plain functions which pass on what
-they are given and let no exception of ours out. A profiler that started earlier is seen at its next step.
+Entry points are wrapped once their module is imported, from `watch_profilers` to its undo, by plain functions which
+pass on what they are given and let no exception of ours out. A profiler that started earlier is seen at its next step.
 
 Source: torch 2.13.0 `profiler/profiler.py`, `autograd/profiler.py`: all profilers go through `_prepare_trace` or
 `_run_on_profiler_start`. torch_npu 2.7.1 and 2.13.0 `profiler/profiler_interface.py`: all go through
@@ -53,7 +53,7 @@ _here = threading.local()
 
 
 @contextlib.contextmanager
-def ours() -> Iterator[None]:
+def mark_ours() -> Iterator[None]:
     """What is started and stopped on this thread meanwhile is mstxkit's own."""
     before, _here.is_ours = getattr(_here, "is_ours", False), True
     try:
@@ -62,7 +62,7 @@ def ours() -> Iterator[None]:
         _here.is_ours = before
 
 
-def live() -> tuple[Theirs, ...]:
+def list_live() -> tuple[Theirs, ...]:
     """Those that exist, oldest first, of this process."""
     return tuple(each for each in list(_live.values()) if each.profiler() is not None)
 
@@ -83,7 +83,7 @@ def before_they_start(give_way: Callable[[str], object]) -> Callable[[], None]:
     return undo
 
 
-def watch() -> Callable[[], None]:
+def watch_profilers() -> Callable[[], None]:
     """Look on from now on, until the undo. Imports nothing."""
     for module, hook in _HOOKS.items():
         imports.when_imported(module, hook)
@@ -92,7 +92,7 @@ def watch() -> Callable[[], None]:
 
 def _look_away() -> None:
     for module, hook in _HOOKS.items():
-        imports.forget(module, hook)
+        imports.forget_hook(module, hook)
     while _undo:
         _undo.pop()()
     _live.clear()
@@ -106,7 +106,7 @@ os.register_at_fork(after_in_child=_give_way.clear)
 
 def _listen_to(owner: Any, name: str, **listeners: Any) -> None:
     if hasattr(owner, name):
-        _undo.append(seams.listen(owner, name, **listeners))
+        _undo.append(seams.listen_at(owner, name, **listeners))
 
 
 def _follow_class(kind: Any, framework: str) -> None:
@@ -134,7 +134,7 @@ def _note_begin(framework: str) -> None:
         try:
             give_way(who)
         except Exception as exc:
-            faults.note("theirs.give_way", exc)
+            faults.note_fault("theirs.give_way", exc)
 
 
 def _find_owner(framework: str) -> str:

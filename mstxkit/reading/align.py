@@ -37,12 +37,12 @@ class Clock:
     def __init__(self, anchors: Iterable[Anchor], kind: int, ticks_per_ns: float) -> None:
         import numpy as np
 
-        self.anchors = rising(anchors)
+        self.anchors = keep_rising(anchors)
         self._is_identity = kind == MONOTONIC
         self._nominal = 1.0 / ticks_per_ns if 1e-6 < ticks_per_ns < 1e6 else 1.0
         self._ticks = np.array([a.ticks for a in self.anchors] or [0], dtype=np.int64)
         self._ns = np.array([a.monotonic_ns for a in self.anchors] or [0], dtype=np.int64)
-        inner = [_slope(a, b) for a, b in zip(self.anchors, self.anchors[1:])]
+        inner = [_slope_between(a, b) for a, b in zip(self.anchors, self.anchors[1:])]
         self._slopes = np.array([self._outer_slope(self.anchors), *inner, self._outer_slope(self.anchors[::-1])])
 
     def to_monotonic(self, ticks: Ticks) -> Ticks:
@@ -71,7 +71,7 @@ class Clock:
         other = next(far, anchors[-1])
         if abs(other.monotonic_ns - first.monotonic_ns) < TOO_SHORT_NS:
             return self._nominal
-        return _slope(first, other)
+        return _slope_between(first, other)
 
     @property
     def error_ns(self) -> int | None:
@@ -86,15 +86,17 @@ class Clock:
         if self._is_identity:
             return bracket
         triples = zip(self.anchors, self.anchors[1:], self.anchors[2:])
-        residuals = (abs(a.monotonic_ns + (b.ticks - a.ticks) * _slope(a, c) - b.monotonic_ns) for a, b, c in triples)
+        residuals = (
+            abs(a.monotonic_ns + (b.ticks - a.ticks) * _slope_between(a, c) - b.monotonic_ns) for a, b, c in triples
+        )
         return bracket + math.ceil(max(residuals, default=0.0))
 
 
-def _slope(a: Anchor, b: Anchor) -> float:
+def _slope_between(a: Anchor, b: Anchor) -> float:
     return (b.monotonic_ns - a.monotonic_ns) / (b.ticks - a.ticks)
 
 
-def rising(anchors: Iterable[Anchor]) -> list[Anchor]:
+def keep_rising(anchors: Iterable[Anchor]) -> list[Anchor]:
     """The anchors by ticks, without those whose ticks are taken or whose CLOCK_MONOTONIC falls."""
     kept: list[Anchor] = []
     for anchor in sorted(set(anchors)):

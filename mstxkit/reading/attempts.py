@@ -39,7 +39,7 @@ class _Start(NamedTuple):
     members: list[_Member]
 
 
-def number(processes: Sequence[tuple[Mapping[str, Any], int, int]]) -> list[int]:
+def number_attempts(processes: Sequence[tuple[Mapping[str, Any], int, int]]) -> list[int]:
     """The attempt of each process, from 0 on, in the order in which they began.
     `processes`: identity, first and last sign of life in ns, of each.
     """

@@ -66,7 +66,9 @@ class Values(NamedTuple):
     texts: dict[int, str]
 
 
-def named(attributes: Attributes, texts: dict[int, str], names: Sequence[str], first_row: int) -> dict[str, Values]:
+def read_named(
+    attributes: Attributes, texts: dict[int, str], names: Sequence[str], first_row: int
+) -> dict[str, Values]:
     """The values of these attributes in a block; those that it has none of are left out.
     `first_row`: the place of the block's first row among the rows of its chunk.
     """
@@ -86,7 +88,7 @@ def named(attributes: Attributes, texts: dict[int, str], names: Sequence[str], f
     }
 
 
-def column(name: str, rows: int, parts: Sequence[Values]) -> pl.Series:
+def make_column(name: str, rows: int, parts: Sequence[Values]) -> pl.Series:
     """One attribute of a chunk: Int64, Float64, Boolean or String, by what the values are; null where there is none.
 
     Of different types: a text beside anything makes all texts, a float beside an integer makes floats. Of an attribute

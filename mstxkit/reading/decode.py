@@ -110,10 +110,10 @@ def _owned_by(
     if chosen is not None and rows is not None:
         theirs = np.flatnonzero(has_row & chosen[owner])
         words, owner = np.ascontiguousarray(words[:, theirs]), np.searchsorted(rows, owner[theirs])
-    return _attributes(_join_planes(words[0:8]), _join_planes(words[8:16]), owner, sum(sizes))
+    return _decode_attributes(_join_planes(words[0:8]), _join_planes(words[8:16]), owner, sum(sizes))
 
 
-def only(columns: Columns, chosen: Bits) -> Columns:
+def pick_rows(columns: Columns, chosen: Bits) -> Columns:
     """These rows, with their attributes."""
     rows = {name: column[chosen] for name, column in columns._asdict().items() if name != "attributes"}
     own = columns.attributes
@@ -151,7 +151,9 @@ def from_bank(bank: livefile.BankCopy) -> tuple[Columns, int]:
     columns = _make_columns(
         w0[is_row], w1[is_row], (w2_low & np.uint64(records.DURATION_MAX)).view(np.int64),
         (w2_low >> np.uint64(40)).astype(np.uint8), (w2_low >> np.uint64(48)).astype(np.uint8),
-        _attributes(w0[is_attribute][sure], w1[is_attribute][sure], owner[sure] - 1, int(rows_before[-1:].sum())),
+        _decode_attributes(
+            w0[is_attribute][sure], w1[is_attribute][sure], owner[sure] - 1, int(rows_before[-1:].sum())
+        ),
         np.uint64(bank.origin & records.U64),
     )  # fmt: skip
     return columns, int(np.count_nonzero(~whole & words.any(axis=1)))
@@ -165,7 +167,7 @@ def is_whole(w0: U64, w1: U64, w2: U64, salt: int) -> Bits:
     return np.asarray(expected == w2 >> np.uint64(records.CHECK_SHIFT))
 
 
-def _attributes(value: U64, w1: U64, owner: I64, rows: int) -> Attributes:
+def _decode_attributes(value: U64, w1: U64, owner: I64, rows: int) -> Attributes:
     """Attributes in the order of their owners, without those that have none."""
     has_row = (owner >= 0) & (owner < rows)
     if not has_row.all():

@@ -15,9 +15,9 @@ from typing import Iterable, Mapping, NamedTuple, Sequence
 from ..host import parts
 from ..store import incidents, stacks
 from ..store.incidents import Incident
-from ..store.values import grouped, small_number, text_of
+from ..store.values import group_by, small_number, text_of
 from . import attempts
-from .processes import ENDED, KILLED, LEFT, LOST, RUNNING, Process, lifetime
+from .processes import ENDED, KILLED, LEFT, LOST, RUNNING, Process, find_lifetime
 
 # A sign of life is a heartbeat a second, late on a busy host: what is nearer together than this was at once.
 AT_ONCE_NS = 3_000_000_000
@@ -132,8 +132,8 @@ def of_run(
             process.was_told = True
             process.signal = process.signal or small_number(details[process.name].get("signal")) or 0
             process.fatal = process.fatal or text_of(details[process.name].get("fatal"))
-    spans = [lifetime(process, last_open_ns.get(process.index, 0)) for process in processes]
-    numbers = attempts.number([(process.identity, *span) for process, span in zip(processes, spans)])
+    spans = [find_lifetime(process, last_open_ns.get(process.index, 0)) for process in processes]
+    numbers = attempts.number_attempts([(process.identity, *span) for process, span in zip(processes, spans)])
     for process, attempt in zip(processes, numbers):
         process.attempt = attempt
     by_name = {process.name: (process, start_ns) for process, (start_ns, _) in zip(processes, spans)}
@@ -148,10 +148,10 @@ def of_run(
         gone_ns = process.gone_ns + process.offset_ns if was_seen else None
         seen_ns = time.time_ns() if process.state == RUNNING else last_ns
         lives.append(Life(process, start_ns, seen_ns, gone_ns, last_open_ns.get(process.index), process.was_watched))
-    return judge(lives)
+    return judge_endings(lives)
 
 
-def judge(lives: Sequence[Life]) -> dict[int, Fate]:
+def judge_endings(lives: Sequence[Life]) -> dict[int, Fate]:
     """How each process of a run ended, by its index."""
     return _Judge(lives).endings
 
@@ -164,19 +164,19 @@ class _Judge:
         self.endings = {index: ending for index, ending in words if ending is not None}
         self._silent = [life for life in lives if life.process.index not in self.endings]
         here = (life for life in lives if life.process.state != LOST)
-        self._by_place = grouped(here, lambda life: (life.process.host, life.process.pid))
+        self._by_place = group_by(here, lambda life: (life.process.host, life.process.pid))
         self._drivers = {
             life.process.attempt: life for life in lives if life.process.identity.get("under") == parts.RAY_DRIVER
         }
-        self._attempts = grouped(lives, lambda life: life.process.attempt)
+        self._attempts = group_by(lives, lambda life: life.process.attempt)
         # When the first of an attempt was gone on a host, without a word and inside of a range.
         silent_inside = (life for life in self._silent if life.is_inside)
-        inside = grouped(silent_inside, lambda life: (life.process.attempt, life.process.host))
+        inside = group_by(silent_inside, lambda life: (life.process.attempt, life.process.host))
         self._died_inside_ns = {place: min(life.last_ns for life in gone) for place, gone in inside.items()}
         for members in self._attempts.values():
             self.endings.update(self._of_first(members))
             self.endings.update((life.process.index, Fate(LEFT, WITH_THE_JOB)) for life in self._signalled(members))
-            for company in grouped(members, _launched_by).values():
+            for company in group_by(members, _launched_by).values():
                 self.endings.update(self._of_company(company, members))
 
     def _of_first(self, members: list[Life]) -> Iterable[tuple[int, Fate]]:

@@ -81,9 +81,9 @@ class Folder:
     @contextmanager
     def opened(self, name: str) -> Iterator[int]:
         """A descriptor of a regular file. Raises FormatError: not a regular file; OSError: it cannot be opened."""
-        with documents.closing(documents.open_folder(self.path)) as folder:
+        with documents.close_after(documents.open_folder(self.path)) as folder:
             descriptor = documents.open_regular(name, folder)
-        with documents.closing(descriptor):
+        with documents.close_after(descriptor):
             yield descriptor
 
     def read(self, name: str, offset: int = 0, size: int = LIMIT_BYTES) -> bytes:
@@ -94,7 +94,7 @@ class Folder:
             return documents.read_part(fd, offset, size)
 
 
-def unlisted(path: str) -> list[Damage]:
+def explain_unlisted(path: str) -> list[Damage]:
     """That a folder is there and holds nothing for us: it is a link, say, or another user's."""
     try:
         os.close(documents.open_folder(path))
@@ -105,7 +105,7 @@ def unlisted(path: str) -> list[Damage]:
     return []
 
 
-def merge(damage: list[Damage]) -> list[Damage]:
+def merge_damage(damage: list[Damage]) -> list[Damage]:
     """Neighbours in one file with one reason as one, so that a foreign file cannot fill the list."""
     merged: list[Damage] = []
     for part in damage:

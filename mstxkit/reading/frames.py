@@ -50,23 +50,23 @@ def need_of(attributes: bool | Iterable[str]) -> Need:
     return Need(attributes is not False, names)
 
 
-def compact(chunk: Chunk) -> pl.DataFrame:
+def compact_rows(chunk: Chunk) -> pl.DataFrame:
     """A chunk's rows with codes. The chunk is used up."""
     columns = [pl.Series(name, chunk.columns.pop(name)[: chunk.rows]) for name in list(chunk.columns)]
     columns += [_busy_column(chunk), _attributes_column(chunk)]
     named = {name: chunk.named.get(name, []) for name in chunk.need.columns}
-    columns += [attributes.column(NAMED + name, chunk.rows, parts) for name, parts in named.items()]
+    columns += [attributes.make_column(NAMED + name, chunk.rows, parts) for name, parts in named.items()]
     return pl.DataFrame(columns)
 
 
-def together(pieces: list[pl.DataFrame]) -> pl.DataFrame:
+def join_rows(pieces: list[pl.DataFrame]) -> pl.DataFrame:
     """Rows of several chunks: a column of attributes has one type in all of them."""
     return pl.concat(pieces, rechunk=False, how="vertical_relaxed")
 
 
 def _busy_column(chunk: Chunk) -> pl.Series:
     if not chunk.busy:
-        return nulls("busy_ns", chunk.rows, pl.Int64)
+        return make_nulls("busy_ns", chunk.rows, pl.Int64)
     values = np.full(chunk.rows, -1, dtype=np.int64)
     for rows, busy in chunk.busy:
         values[rows] = busy
@@ -76,7 +76,7 @@ def _busy_column(chunk: Chunk) -> pl.Series:
 
 def _attributes_column(chunk: Chunk) -> pl.Series:
     if not chunk.attributes:
-        return nulls("attributes", chunk.rows, pl.String)
+        return make_nulls("attributes", chunk.rows, pl.String)
     places = np.full(chunk.rows, -1, dtype=np.int64)
     texts: list[str] = []
     for rows, values in chunk.attributes:
@@ -91,7 +91,7 @@ def only_marks(rows: pl.DataFrame) -> pl.DataFrame:
     return rows.filter(pl.col("flags") & IS_MARK != 0)
 
 
-def nulls(name: str, rows: int, dtype: Any) -> pl.Series:
+def make_nulls(name: str, rows: int, dtype: Any) -> pl.Series:
     """A column without values."""
     return pl.repeat(None, rows, dtype=dtype, eager=True).alias(name)
 
@@ -102,18 +102,20 @@ class Finisher:
     def __init__(self, processes: list[Process], vocabulary: Vocabulary) -> None:
         sites = vocabulary.sites
         self._driver = len(processes)
-        domains, names = (categorical(name, [getattr(site, name) for site in sites]) for name in ("domain", "name"))
+        domains, names = (
+            make_categorical(name, [getattr(site, name) for site in sites]) for name in ("domain", "name")
+        )
         # What a row's process, its owner, or the code of its site or of its stage stands for. One element a process; of
         # rank and part one more, of a driver that waits: that is no rank's.
         self._by_number = {
             "rank": (pl.Series("rank", [*map(rank_of, processes), None], dtype=pl.Int32), "owner"),
-            "host": (categorical("host", [process.host for process in processes]), "process"),
+            "host": (make_categorical("host", [process.host for process in processes]), "process"),
             "pid": (pl.Series("pid", [process.pid for process in processes], dtype=pl.Int32), "process"),
-            "role": (categorical("role", list(map(role_of, processes))), "process"),
-            "part": (categorical("part", [*map(part_of, processes), parts.DRIVER]), "owner"),
+            "role": (make_categorical("role", list(map(role_of, processes))), "process"),
+            "part": (make_categorical("part", [*map(part_of, processes), parts.DRIVER]), "owner"),
             "domain": (domains, "site"), "name": (names, "site"), "message": (names, "site"),
             "is_stage": (pl.Series("is_stage", [site.is_stage for site in sites], dtype=pl.Boolean), "site"),
-            "stage": (categorical("stage", vocabulary.stages), "stage"),
+            "stage": (make_categorical("stage", vocabulary.stages), "stage"),
         }  # fmt: skip
         self._repeated: dict[str, pl.Series] = {}
 
@@ -193,7 +195,7 @@ _EXPRESSIONS = {
 }
 
 
-def categorical(name: str, values: list[str] | list[str | None]) -> pl.Series:
+def make_categorical(name: str, values: list[str] | list[str | None]) -> pl.Series:
     """Texts as a categorical whose order is that of the texts, also where polars sorts by its codes."""
     distinct = sorted({value for value in values if value is not None})
     places = {value: place for place, value in enumerate(distinct)}

@@ -55,7 +55,7 @@ class Intervals(NamedTuple):
         """What lies in these only."""
         first, last = self.starts[:1], self.ends[-1:]
         gaps = Intervals(np.concatenate((first, others.ends)), np.concatenate((others.starts, last)))
-        return self.cut(union(*gaps))
+        return self.cut(join_stretches(*gaps))
 
     def _holds(self, times: Times) -> npt.NDArray[np.bool_]:
         place = np.searchsorted(self.starts, times, side="right") - 1
@@ -65,7 +65,7 @@ class Intervals(NamedTuple):
         return self.ends[np.searchsorted(self.starts, times, side="right") - 1]
 
 
-def union(starts: Any, ends: Any) -> Intervals:
+def join_stretches(starts: Any, ends: Any) -> Intervals:
     """The time that any of these stretches covers, in whatever order they are; empty ones are left out."""
     begins, stops = np.asarray(starts, dtype=np.int64), np.asarray(ends, dtype=np.int64)
     order = np.argsort(begins, kind="stable")
@@ -78,7 +78,7 @@ def union(starts: Any, ends: Any) -> Intervals:
     return Intervals(begins[is_first], covered[np.append(np.flatnonzero(is_first)[1:] - 1, len(begins) - 1)])
 
 
-def summed(values: Times, places: Times, count: int) -> Times:
+def sum_by_place(values: Times, places: Times, count: int) -> Times:
     """The sums of the values that have the same place, of so many places."""
     sums = np.zeros(count, dtype=np.int64)
     np.add.at(sums, places, values)

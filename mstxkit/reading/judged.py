@@ -120,7 +120,7 @@ def _without_hangs(roles: Roles, stored: list[Verdict]) -> JobVerdicts:
     of_tables = from_steps(roles.steps_inside, roles.by_judge, any(of.is_of_ray for of in roles.files.processes))
     if of_tables.by == NOBODY and not stored:
         # As the job's judge left word of them: what its processes recorded may lie elsewhere.
-        state = job_file.read(Path(roles.files.path), roles.files.id) or JobState()
+        state = job_file.read_state(Path(roles.files.path), roles.files.id) or JobState()
         counted = ((role, ENOUGH_STEPS if role.judged_steps is None else role.judged_steps) for role in state.roles)
         compared = (JudgedRole(of.role, of.step, steps) for of, steps in counted if of.members > 1 or of.judged_steps)
         of_job = of_job._replace(roles=tuple(compared))
@@ -137,7 +137,7 @@ def from_steps(steps: list[RoleStep], by_judge: JudgedSteps | None = None, is_of
     from ..judging.judged import CLOCKS, Want
 
     roles = {step.role for step in steps if sum(not peer.is_controller for peer in step.members) > 1}
-    by_judge = by_judge or whole_run.judged(steps)
+    by_judge = by_judge or whole_run.judge_steps(steps)
     if not roles and not by_judge.standing:  # who is alone is judged by its own past
         return JobVerdicts(NOBODY, why_not=NO_PEER if steps else NO_STEP, withdrawn=in_order(by_judge.withdrawn))
     wants, error_s = by_judge.wants, max(float(step.error_s.max()) for step in steps)

@@ -7,8 +7,8 @@ from itertools import count
 from typing import Any, Mapping, Sequence
 
 from ..host import parts
-from ..store.values import grouped
-from .report.escape import shown
+from ..store.values import group_by
+from .report.escape import escape_name
 
 Row = Mapping[str, Any]
 
@@ -22,7 +22,7 @@ def of_processes(rows: Sequence[Row]) -> list[str]:
     return _choose_unlike([_list_forms(row) for row in rows])
 
 
-def placed(row: Row) -> str:
+def label_with_place(row: Row) -> str:
     """A process's label with its pid and host, for who has to find it."""
     placed = _list_forms(row)[-1]
     return str(row["label"]) if str(row["label"]).startswith(placed) else placed
@@ -33,10 +33,10 @@ def of_tracks(rows: Sequence[Row]) -> list[str]:
     that has no name: no two tracks of a process are called the same.
     """
     labels = [""] * len(rows)
-    for of_process in grouped(range(len(rows)), lambda at: rows[at]["process"]).values():
+    for of_process in group_by(range(len(rows)), lambda at: rows[at]["process"]).values():
         forms = []
         for row in (rows[at] for at in of_process):
-            name, thread = shown(row.get("name")).strip(), f"thread {row['thread']}"
+            name, thread = escape_name(row.get("name")).strip(), f"thread {row['thread']}"
             name += " and others" if name and row.get("is_shared") else ""
             short = f"{'task on ' if row['is_task'] else ''}{name or thread}"
             forms.append((short, f"{short} ({thread})" if name else short, f"{short} (track {row['track']})"))
@@ -63,18 +63,18 @@ def order_of_tracks(rows: Sequence[Row]) -> list[int]:
 
 def _list_forms(row: Row) -> tuple[str, ...]:
     """What a process may be called, from short to long."""
-    pid, where = f"pid {row['pid']}", f"pid {row['pid']} on {shown(row['host'])}"
+    pid, where = f"pid {row['pid']}", f"pid {row['pid']} on {escape_name(row['host'])}"
     short, whole, attempt = _join_words(row, is_whole=False), _join_words(row, is_whole=True), row.get("attempt")
     if row["rank"] is None and (not short or (short == row["part"] and row["under"] in (parts.PROCESS, parts.FORK))):
-        name = parts.called(short, row["pid"])
-        return name, name, name, name, f"{name[:-1]} on {shown(row['host'])})"
+        name = parts.name_process(short, row["pid"])
+        return name, name, name, name, f"{name[:-1]} on {escape_name(row['host'])})"
     longer = whole + ("" if attempt is None else f" (attempt {attempt})")
     return short, whole, longer, f"{short} ({pid})", f"{short} ({where})"
 
 
 def _join_words(row: Row, is_whole: bool) -> str:
     rank = "" if row["rank"] is None else f"rank {row['rank']}"
-    role, part = shown(row["role"]).strip(), shown(row["part"]).strip()
+    role, part = escape_name(row["role"]).strip(), escape_name(row["part"]).strip()
     is_of_a_role = row["under"] == parts.RAY and role and not part.startswith("replica ")
     says_little = part == parts.TRAINER or is_of_a_role
     return " ".join(filter(None, (rank, role, "" if part == role or (says_little and not is_whole) else part)))

@@ -40,7 +40,7 @@ def read_all(folder: Folder, processes: Processes) -> list[Damage]:
 
 
 def _read_file(folder: Folder, name: str, processes: Processes, damage: list[Damage]) -> None:
-    pointer = process_pointer.parse(folder.read(name, size=process_pointer.LIMIT_BYTES))
+    pointer = process_pointer.parse_pointer(folder.read(name, size=process_pointer.LIMIT_BYTES))
     process = processes.of(pointer, name.partition(layout.POINTER)[0])
     process.learn({"identity": {k: pointer[k] for k in ("run", "boot") if k in pointer}}, -1.0)
     process.state = state_of(pointer)
@@ -48,11 +48,11 @@ def _read_file(folder: Folder, name: str, processes: Processes, damage: list[Dam
     if process.state == KILLED and (death := stacks.left_beside(Path(process.live_path)).death):
         process.learn_death(death)
     boot = pointer.get("boot")
-    is_here = boot == identity.boot_id() if boot else pointer.get("host") == identity.host()
+    is_here = boot == identity.boot_id() if boot else pointer.get("host") == identity.name_host()
     if process.state != KILLED and not is_here:
         return
     try:
-        with documents.closing(documents.open_regular(process.live_path)) as fd:
+        with documents.close_after(documents.open_regular(process.live_path)) as fd:
             status, head = os.fstat(fd), documents.read_part(fd, 0, livefile.HEADER_BYTES)
             # Ours are allocated as a whole; who ends by os._exit gives back what it has not used.
             is_whole = status.st_blocks * _STAT_BLOCK_BYTES >= status.st_size
@@ -130,7 +130,7 @@ def state_of(pointer: dict[str, Any]) -> str:
     return LOST if alive is None else RUNNING if alive else KILLED
 
 
-def losses(processes: list[Process]) -> list[Damage]:
+def find_losses(processes: list[Process]) -> list[Damage]:
     """What is missing of live files, once it is known how their processes ended and what was sealed."""
     from . import decode
 

@@ -13,7 +13,7 @@ from ..store.values import small_number, text_of, whole_number
 from .folder import Damage, Folder
 from .processes import BlockRef, Process
 from .rows import ALL, IS_OPEN, NO_DURATION, Blocks, Chunk, Need, all_sources, bank_of
-from .sealed import Allowance, checked
+from .sealed import Allowance, check_payload
 from .selection import Selection
 from .vocabulary import UNKNOWN_SITE, UNKNOWN_TEXT, Vocabulary
 
@@ -72,7 +72,7 @@ def _still_open(process: Process, blocks: Blocks) -> list[livefile.Slot]:
 def _from_block(ref: BlockRef, allowance: Allowance, sealed: Folder, damage: list[Damage]) -> list[UnfinishedRange]:
     try:
         packed = sealed.read(ref.file, ref.offset, ref.size)
-        raw = segment.decompress(str(ref.meta.get("codec")), checked(packed, ref), allowance.most(ref))
+        raw = segment.decompress_stream(str(ref.meta.get("codec")), check_payload(packed, ref), allowance.most(ref))
         allowance.grant(ref, len(raw))
         listed = json.loads(raw)
         if not isinstance(listed, list):

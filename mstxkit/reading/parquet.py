@@ -18,15 +18,15 @@ def in_memory(frame: pl.DataFrame, **options: Any) -> BytesIO:
     return content
 
 
-def read(file: IO[bytes], rows: int | None = None) -> pl.DataFrame:
+def read_file(file: IO[bytes], rows: int | None = None) -> pl.DataFrame:
     """All rows, or the first so many. Raises FormatError: it is not what it says; OSError: it cannot be read."""
-    for group in parquet.look(file):
+    for group in parquet.look_at_file(file):
         parquet.check_pages(file, group)
     return _scan_part(file, 0, rows)
 
 
-def part(file: IO[bytes], group: parquet.RowGroup, columns: Sequence[str]) -> pl.DataFrame:
-    """These columns of a group of a file that was looked at. Raises as `read`."""
+def read_part(file: IO[bytes], group: parquet.RowGroup, columns: Sequence[str]) -> pl.DataFrame:
+    """These columns of a group of a file that was looked at. Raises as `read_file`."""
     parquet.check_pages(file, group, columns)
     return _scan_part(file, group.first, group.rows, columns)
 

@@ -42,28 +42,28 @@ class SealedFolder(Folder):
     @contextmanager
     def opened(self, name: str) -> Iterator[int]:
         """As of any folder, wherever the file is now."""
-        with documents.closing(sealed_place.opened(self._folders, name)) as descriptor:
+        with documents.close_after(sealed_place.open_sealed(self._folders, name)) as descriptor:
             yield descriptor
 
 
 def add_removed(run: str, run_id: str, processes: Iterable[Process]) -> None:
     """Count what was removed by others than its process as evicted, as what its own quota has cost."""
     removed: dict[str, int] = {}
-    for record in care_record.records(Path(run), run_id):
+    for record in care_record.read_records(Path(run), run_id):
         for name, cost in record.removed.items():
             removed[name] = min(removed.get(name, 0) + cost.records, _RECORDS_AT_MOST)
     for process in (process for process in processes if process.name in removed):
         process.counters["evicted"] = process.counters.get("evicted", 0) + removed[process.name]
 
 
-def rows(run: str, run_id: str, known_processes: Iterable[str]) -> list[dict[str, Any]]:
+def list_places(run: str, run_id: str, known_processes: Iterable[str]) -> list[dict[str, Any]]:
     """What each host has on its own disk still, and what was removed of processes that are gone altogether.
 
     `host, folder, files, bytes, is_here, problem, as_of_ns, gone_files, gone_records`. Hosts with neither are left out.
     """
     alive = set(known_processes)
     made = []
-    for record in care_record.records(Path(run), run_id):
+    for record in care_record.read_records(Path(run), run_id):
         gone = [cost for name, cost in record.removed.items() if name not in alive]
         row = {
             "host": record.host, "folder": record.folder, "files": record.files, "bytes": record.bytes,

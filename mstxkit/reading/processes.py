@@ -11,7 +11,7 @@ from ..host import life, parts
 from ..store.fate import Liveness
 from ..store.livefile import CLOCKS, COUNTERS, Anchor, BankCopy, Slot, Texts
 from ..store.records import RECORD_BYTES
-from ..store.values import finite_number, grouped, list_of, small_number, step_number, table_of, text_of, whole_number
+from ..store.values import finite_number, group_by, list_of, small_number, step_number, table_of, text_of, whole_number
 from .align import Clock, anchor_of, wall_offset
 
 # How a process ended: it said so itself; it went on to another program, or went away in order; it was killed; nobody
@@ -234,7 +234,7 @@ def key_of(identity: Any, file_stem: str) -> Key:
     return text_of(fields.get("host")) or host, whole_pid, text_of(fields.get("start")) or start
 
 
-def liveness(states: Iterable[tuple[str, int, str]]) -> Liveness:
+def find_living(states: Iterable[tuple[str, int, str]]) -> Liveness:
     """Who of a run still runs: whose files say that it has ended does not, on whatever host; else as this host knows.
     `states`: host, pid and state of each process of the run.
     """
@@ -253,7 +253,7 @@ def set_offsets(processes: Iterable[Process], clocks: Callable[[int], Mapping[st
     """Give every process the offset of its group from CLOCK_MONOTONIC to the wall clock.
     `clocks`: called with how many groups there are: the offset, by boot id, of hosts whose own wall clock is wrong.
     """
-    groups = grouped(processes, lambda process: process.clock_group)
+    groups = group_by(processes, lambda process: process.clock_group)
     put_right = clocks(len(groups))
     for members in groups.values():
         boot = text_of(members[0].identity.get("boot"))
@@ -262,7 +262,7 @@ def set_offsets(processes: Iterable[Process], clocks: Callable[[int], Mapping[st
             process.offset_ns = offset
 
 
-def lifetime(process: Process, last_open_ns: int) -> tuple[int, int]:
+def find_lifetime(process: Process, last_open_ns: int) -> tuple[int, int]:
     """Its first and its last sign of life, ns on the wall clock; 0 where there is none.
     `last_open_ns`: when it entered the last of its open ranges, 0 for none.
     """
@@ -278,7 +278,7 @@ def row_of(process: Process, last_open_ns: int, ending: tuple[str, str | None]) 
     `last_open_ns`: when it entered the last of its open ranges, 0 for none; `ending`: its state, and how it came to it.
     """
     identity = process.identity
-    start_ns, last_seen_ns = lifetime(process, last_open_ns)
+    start_ns, last_seen_ns = find_lifetime(process, last_open_ns)
     lived_ns = last_seen_ns - start_ns
     counted = {name: process.counters.get(name, 0) for name in COUNTERS}
     own_cost_ns, native = counted.pop("own_cost_ns"), identity.get("native")
@@ -312,7 +312,7 @@ def settle_replicas(processes: Iterable[Process]) -> None:
     own variables say the number alone, and replicas of a teacher and of a student have the same numbers.
     """
     processes = list(processes)
-    at_place = grouped(processes, lambda process: _place_of(process.host, process.identity, process.pid))
+    at_place = group_by(processes, lambda process: _place_of(process.host, process.identity, process.pid))
     for process in sorted(processes, key=_start_ns):
         part = text_of(process.identity.get("part"))
         replica = _REPLICA.match(part)

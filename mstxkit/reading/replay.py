@@ -19,7 +19,7 @@ from .role_runs import RoleRun, Seconds, Whole
 Taken = Mapping[Place, Sequence[Less]]
 
 
-def taken(run: RoleRun, less_s: Seconds, is_inside: bool = False) -> Taken:
+def take_away(run: RoleRun, less_s: Seconds, is_inside: bool = False) -> Taken:
     """So much less of own times, or of those between collectives: (T, M, K) seconds, NaN none."""
     of_steps = (each[run.cells(at)] for at, each in enumerate(np.nan_to_num(less_s)))
     return {
@@ -37,7 +37,7 @@ def lengths_s(run: RoleRun, own_s: Seconds) -> Seconds:
     `own_s`: (T, M, K) own seconds of each member in each piece; NaN counts as none.
     """
     held_s = np.where(run.waits, 0.0, run.wait_s)
-    return run.lengths_s - _won_s(run, [run], taken(run, run.own_s - own_s + held_s))
+    return run.lengths_s - _won_s(run, [run], take_away(run, run.own_s - own_s + held_s))
 
 
 def saved_s(runs: Sequence[RoleRun], run: RoleRun, less: Taken, steps: Sequence[int] | Whole) -> tuple[float, float]:
@@ -64,7 +64,7 @@ def _won_s(run: RoleRun, runs: Sequence[RoleRun], less: Taken) -> Seconds:
             course = course._replace(entered=entries_of(step, step.collectives))
         every.append(course)
     every.sort(key=lambda course: float(np.nanmedian(course.ended_s)))
-    leads = replay.earlier(every, less) if less else {}
+    leads = replay.leads_of(every, less) if less else {}
     won = np.zeros(len(run.courses))
     for at, course in enumerate(run.courses if leads else ()):
         won[at] = replay.won_s(course, np.nan_to_num(leads[course.place]), np.isfinite(course.ended_s))

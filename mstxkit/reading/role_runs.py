@@ -21,7 +21,7 @@ from ..judging.evidence import Peer, RoleStep
 from ..judging.measuring import BASE_RATIO, FREE, HANDED, IN_A_ROW, UNKNOWN, WAITS
 from ..judging.replay import Course
 from ..judging.whole_run import SeenStep, WholeRun
-from ..store.values import grouped
+from ..store.values import group_by
 from ..triggers.late_rank import middle_of
 
 Seconds = npt.NDArray[np.float64]
@@ -248,7 +248,7 @@ def of_steps(steps: Iterable[RoleStep]) -> tuple[RoleRun, ...]:
         widest = max(1, max(len(step.members) * 2 * len(step.stages) for step in of_role.values()))
         last += [of_role[number] for number in sorted(of_role)[-max(1, CELLS_AT_MOST // widest) :]]
     whole = WholeRun(last)
-    seen = grouped((each for each in whole.steps if each.pieces.kinds), lambda each: each.step.role)
+    seen = group_by((each for each in whole.steps if each.pieces.kinds), lambda each: each.step.role)
     return tuple(_of_role(seen[role]) for role in sorted(seen))
 
 

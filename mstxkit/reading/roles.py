@@ -35,7 +35,7 @@ class Roles:
     @cached_property
     def steps_inside(self) -> list[RoleStep]:
         """The same with what ranges tell of the inside of stages."""
-        return inner_entries.added(self.files, self.steps)
+        return inner_entries.add_entries(self.files, self.steps)
 
     @cached_property
     def _handed_over(self) -> list[RoleStep]:
@@ -44,19 +44,19 @@ class Roles:
     @cached_property
     def steps_ringed(self) -> list[RoleStep]:
         """Steps of which a ring tells, by step."""
-        return batch_steps.only(self._handed_over, are_taking=False)
+        return batch_steps.pick_waits(self._handed_over, are_taking=False)
 
     @cached_property
     def runs(self) -> tuple[RoleRun, ...]:
         """The steps of each role as arrays, with what rings and ranges tell of their insides."""
         steps = self.steps if self.steps_ringed else self.steps_inside
-        return role_runs.of_steps(batch_steps.joined(steps, self._handed_over))
+        return role_runs.of_steps(batch_steps.join_rings(steps, self._handed_over))
 
     @cached_property
     def by_judge(self) -> JudgedSteps:
         """What the judge says of them now, whatever was said while the job ran."""
-        taking = batch_steps.only(self._handed_over, are_taking=True)
-        return whole_run.judged(batch_steps.joined(self.steps_inside, taking), self.files.path)
+        taking = batch_steps.pick_waits(self._handed_over, are_taking=True)
+        return whole_run.judge_steps(batch_steps.join_rings(self.steps_inside, taking), self.files.path)
 
     @cached_property
     def warm_up(self) -> tuple[int, ...]:

@@ -18,7 +18,7 @@ from . import attributes, decode
 from .align import Clock
 from .folder import Damage, Folder
 from .processes import BlockRef, Process
-from .sealed import Allowance, checked
+from .sealed import Allowance, check_payload
 from .selection import Selection
 from .vocabulary import Vocabulary
 
@@ -223,7 +223,7 @@ class Blocks:
         if not isinstance(source, BlockRef):
             columns, texts = decode.from_bank(source)[0], read_texts(source.text, source.salt)[0]
             chosen = self._choose(need, texts)(columns.site, lambda: columns.stage, lambda: columns.step)
-            return _add_times(process, columns if chosen is None else decode.only(columns, chosen), texts, need)
+            return _add_times(process, columns if chosen is None else decode.pick_rows(columns, chosen), texts, need)
         try:
             if isinstance(read, Exception):
                 raise read
@@ -278,18 +278,18 @@ class Blocks:
         rows, attribute_count, text_bytes = sizes
         expected = text_bytes + records.RECORD_BYTES * (rows + attribute_count)  # type: ignore[operator]
         self.allowance.grant(ref, expected)
-        stream = segment.decompress(str(ref.meta.get("codec")), self._bytes_of(ref), expected)
-        return segment.split(stream, ref.meta)
+        stream = segment.decompress_stream(str(ref.meta.get("codec")), self._bytes_of(ref), expected)
+        return segment.split_stream(stream, ref.meta)
 
     def _bytes_of(self, ref: BlockRef) -> bytes:
         """A block's payload, checked. Small ones are read together with what follows them: they are asked for next."""
         if ref.size >= _LARGE_BYTES:
-            return checked(self._sealed.read(ref.file, ref.offset, ref.size), ref)
+            return check_payload(self._sealed.read(ref.file, ref.offset, ref.size), ref)
         file, first, data = self._read_ahead
         if file != ref.file or not first <= ref.offset <= first + len(data) - ref.size:
             first, data = ref.offset, self._sealed.read(ref.file, ref.offset, _READ_AHEAD_BYTES)
             self._read_ahead = (ref.file, first, data)
-        return checked(data[ref.offset - first : ref.offset - first + ref.size], ref)
+        return check_payload(data[ref.offset - first : ref.offset - first + ref.size], ref)
 
     def _note_damage(self, ref: BlockRef, why: Exception) -> None:
         Damage.because(self._sealed.path_of(ref.file), why, ref.offset, ref.size).note_in(self._damage)
@@ -298,7 +298,7 @@ class Blocks:
         columns, texts, start_ns, duration_ns, _ = decoded
         assert start_ns is not None and duration_ns is not None
         if self._chosen.has_time and not (chosen := self._chosen.in_time(start_ns, duration_ns)).all():
-            columns, start_ns, duration_ns = decode.only(columns, chosen), start_ns[chosen], duration_ns[chosen]
+            columns, start_ns, duration_ns = decode.pick_rows(columns, chosen), start_ns[chosen], duration_ns[chosen]
         if not len(start_ns):
             return
         self._put_sparse(chunk, process.clock, columns, texts)
@@ -323,7 +323,7 @@ class Blocks:
             rows, values = attributes.json_texts(columns.attributes, texts.texts)
             if values:
                 chunk.attributes.append((rows + chunk.rows, values))
-        columns_of = attributes.named(columns.attributes, texts.texts, chunk.need.columns, chunk.rows)
+        columns_of = attributes.read_named(columns.attributes, texts.texts, chunk.need.columns, chunk.rows)
         for name, part in columns_of.items():
             chunk.named.setdefault(name, []).append(part)
 

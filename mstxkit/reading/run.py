@@ -70,10 +70,10 @@ def open_run(
     if not layout.is_run(folder):
         raise ReadError(run_file.why_none(folder))
     from .run_files import RunFiles
-    from .selection import selection
+    from .selection import make_selection
 
     folder = os.path.realpath(folder) if os.path.islink(folder) else folder  # inside it no link is followed
-    return Run(RunFiles(folder, selection(ranks, steps, since, until, stages)))
+    return Run(RunFiles(folder, make_selection(ranks, steps, since, until, stages)))
 
 
 class Run:
@@ -165,7 +165,7 @@ class Run:
         waits_for, responses, longest_response`; `process` is the row in `processes()`, `tokens`, `prompts`, `responses`
         and `longest_response` are attributes that are numbers.
         """
-        return tables.stages.outermost(tables.waits.only_work(self.files.stage_rows))
+        return tables.stages.pick_outermost(tables.waits.only_work(self.files.stage_rows))
 
     def stages(self) -> pl.DataFrame:
         """`step, stage, rank, role, pid, count, total_ns, start_ns, end_ns, part, waits_for`, by step, stage and rank.
@@ -324,7 +324,7 @@ class Run:
 
         Single samples of generation, where each has a range of its own; `alone_ns`: how long the last went on alone.
         """
-        return tables.tails.samples(self.occurrences())
+        return tables.tails.list_samples(self.occurrences())
 
     def links(self) -> pl.DataFrame:
         """`role, stage, group, members, steps, took_ns, others_ns, more_ns`: what collectives take once all are in."""
@@ -368,11 +368,11 @@ class Run:
 
     def overhead(self) -> pl.DataFrame:
         """`rank, host, pid, role, label, native, own_cost_ratio, own_cost_ns, lasted_ns`: what recording cost."""
-        return tables.processes.overhead(self.processes())
+        return tables.processes.measure_overhead(self.processes())
 
     def drops(self) -> pl.DataFrame:
         """`rank, host, pid, role, label, kind, count`: what was not recorded, or not kept."""
-        return tables.processes.drops(self.processes())
+        return tables.processes.list_drops(self.processes())
 
     def sql(self, query: str, engine: str = "polars") -> pl.DataFrame:
         """What a SELECT over the run's tables gives, each by the name of its method; nothing else can be read.
@@ -394,4 +394,4 @@ class Run:
         """
         from . import sql
 
-        return sql.answer({name: getattr(self, name) for name in sql.TABLES}, query, engine)
+        return sql.answer_query({name: getattr(self, name) for name in sql.TABLES}, query, engine)

@@ -15,14 +15,14 @@ from ..store.dataset import MARKS, RANGES
 from ..store.job_file import JobState
 from ..store.records import NO_STEP
 from . import frames, live, opened, places, reach, sealed
-from .dataset.joining import CompactedRows, gathered
+from .dataset.joining import CompactedRows, gather_frames
 from .dataset.parts import CompactedParts
-from .folder import Damage, Folder, merge, run_id, unlisted
+from .folder import Damage, Folder, explain_unlisted, merge_damage, run_id
 from .opened import UnfinishedRange
 from .processes import Process, Processes, rank_of, set_offsets, settle_replicas
 from .reach import Reach
 from .rows import ALL, Blocks, Need, all_sources
-from .selection import EVERYTHING, Numbers, Selection, selection
+from .selection import EVERYTHING, Numbers, Selection, make_selection
 from .vocabulary import Vocabulary
 
 
@@ -51,7 +51,7 @@ class RunFiles:
         # Live first: a bank that is sealed meanwhile is then seen twice, never not at all.
         if sealed_files is None:
             for part in (layout.LIVE, layout.SEALED):
-                self.damage += unlisted(os.path.join(path, part))
+                self.damage += explain_unlisted(os.path.join(path, part))
             self.damage += live.read_all(Folder(os.path.join(path, layout.LIVE)), processes)
         there = self._sealed.names(layout.SEALED_SUFFIX) if sealed_files is None else []
         its_id = self.id if sealed_files is None else None
@@ -59,20 +59,20 @@ class RunFiles:
         self._sealed.without = self._compacted.replaced
         self._compacted.teach(processes)
         ranks = self.chosen.ranks
-        self.damage += sealed.index(self._sealed, processes, None if ranks is None else sealed.of_ranks(ranks))
+        self.damage += sealed.index_files(self._sealed, processes, None if ranks is None else sealed.of_ranks(ranks))
         processes.leave_out_other_programs(ranks)
         self.processes = processes.ordered()
         places.add_removed(path, self.id, self.processes)
         settle_replicas(self.processes)
-        self.damage += live.losses(self.processes)
-        self.damage = self._compacted.damage = merge(self.damage)
+        self.damage += live.find_losses(self.processes)
+        self.damage = self._compacted.damage = merge_damage(self.damage)
         set_offsets(self.processes, self._clocks_put_right)
         self.vocabulary = Vocabulary()
         self._blocks = Blocks(self._sealed, self.vocabulary, self.damage, self.chosen)
 
     def _clocks_put_right(self, hosts: int) -> Mapping[str, int]:
         """As whoever judged the job has found; of one host alone nothing is wrong, but this may be a part of a job."""
-        job = job_file.read(Path(self.path), self.id or "") or JobState()
+        job = job_file.read_state(Path(self.path), self.id or "") or JobState()
         return job.clocks if max(hosts, job.hosts) > 1 else {}
 
     def rows_at_most(self) -> int:
@@ -129,7 +129,7 @@ class RunFiles:
             for process in wanted[:: -1 if backwards else 1]
             for piece in self._coded_of(process, compacted, need, rows, backwards)
         )
-        yield from gathered(each, rows, backwards)
+        yield from gather_frames(each, rows, backwards)
 
     def _coded_of(
         self, process: Process, compacted: CompactedRows, need: Need, rows: int, backwards: bool
@@ -149,19 +149,19 @@ class RunFiles:
 
     def open_rows(self, need: Need) -> pl.DataFrame:
         """Ranges that are open, or were when their process ended, process by process."""
-        own = frames.compact(opened.as_chunk(self._opened_ranges, self.vocabulary, need))
+        own = frames.compact_rows(opened.as_chunk(self._opened_ranges, self.vocabulary, need))
         compacted = self._compacted_rows(need).open() if self._compacted else []
-        return frames.together([own, *compacted]).sort("process", maintain_order=True) if compacted else own
+        return frames.join_rows([own, *compacted]).sort("process", maintain_order=True) if compacted else own
 
     def _coded(self, processes: list[Process], need: Need, rows: int, backwards: bool) -> Iterator[pl.DataFrame]:
         chunks = self._blocks.chunks_backwards if backwards else self._blocks.chunks
         for chunk in chunks(processes, rows, need):
             self.on_rows(chunk.rows)
-            yield frames.compact(chunk)
+            yield frames.compact_rows(chunk)
 
     def part(self, ranks: Numbers = None, steps: Numbers = None, stages: Iterable[str] | None = None) -> RunFiles:
         """The same run, opened once more: a part of it, chosen as `open_run` does."""
-        return RunFiles(self.path, selection(ranks, steps, None, None, stages))
+        return RunFiles(self.path, make_selection(ranks, steps, None, None, stages))
 
     def pieces(
         self, rows: int = 1 << 20, need: Need = ALL, kinds: tuple[str, ...] = (RANGES, MARKS)
@@ -196,12 +196,12 @@ class RunFiles:
         need = frames.need_of(attributes)
         pieces = list(self.pieces(need=need, kinds=(RANGES,)))  # all of them first: only then every text is known
         finisher = self.finisher()
-        return frames.together([finisher.ranges(pieces.pop(0), need=need) for _ in range(len(pieces))])
+        return frames.join_rows([finisher.ranges(pieces.pop(0), need=need) for _ in range(len(pieces))])
 
     def marks(self, attributes: bool | Iterable[str]) -> pl.DataFrame:
         """See `Run.marks`."""
         need = frames.need_of(attributes)
-        marked = frames.together([frames.only_marks(piece) for piece in self.pieces(need=need, kinds=(MARKS,))])
+        marked = frames.join_rows([frames.only_marks(piece) for piece in self.pieces(need=need, kinds=(MARKS,))])
         return self.finisher().marks(marked, need=need)
 
     def open_ranges(self) -> pl.DataFrame:
@@ -220,7 +220,7 @@ class RunFiles:
     def decoded_stage_rows(self, *more: str) -> pl.DataFrame:
         """The same, decoded anew, with these columns of ranges besides."""
         pieces = self.pieces(need=frames.STAGE_NEED)
-        own = frames.together([self.finisher().only_stages(piece) for piece in pieces])
+        own = frames.join_rows([self.finisher().only_stages(piece) for piece in pieces])
         return self.finisher().stage_rows(own, more)
 
     def learn_tracks(self) -> None:

@@ -20,7 +20,7 @@ from ..errors import FormatError
 from ..store import block_index, segment
 from ..store.documents import read_part
 from ..store.layout import SEALED_SUFFIX, sealed_process
-from ..store.values import grouped, small_number, table_of, text_of
+from ..store.values import group_by, small_number, table_of, text_of
 from .folder import LIMIT_BYTES, Damage, Folder
 from .processes import ENDED, KILLED, LEFT, RUNNING, BlockRef, Process, Processes
 
@@ -37,13 +37,13 @@ _Told = tuple[dict[str, Any], list[tuple[int, BlockRef]]]
 IsWanted = Callable[[Mapping[str, Any]], bool]
 
 
-def index(folder: Folder, processes: Processes, is_wanted: IsWanted | None = None) -> list[Damage]:
+def index_files(folder: Folder, processes: Processes, is_wanted: IsWanted | None = None) -> list[Damage]:
     """Open every sealed file; processes learn their blocks, the result lists what could not be read.
     `is_wanted`: does an identity belong to those that are read? The newest of a process decides; None takes all.
     """
     damage: list[Damage] = []
     running = processes.running()
-    for stem, names in grouped(folder.names(SEALED_SUFFIX), sealed_process).items():
+    for stem, names in group_by(folder.names(SEALED_SUFFIX), sealed_process).items():
         parts: list[Damage] = []
         for name, contents in reversed(_open_files(folder, names, parts, is_wanted)):
             for meta, refs in contents:
@@ -103,7 +103,7 @@ class _SealedFile:
         if isinstance(head, segment.BlockDamage) or head.kind != segment.INDEX or head.end != self._size:
             return None
         try:
-            return [self._read_index(block_index.read(data, head))]
+            return [self._read_index(block_index.read_index(data, head))]
         except FormatError:
             return None  # whoever goes through the file finds it, and lists it
 
@@ -129,7 +129,7 @@ class _SealedFile:
         if place >= 0:
             head = heads[place]
             try:
-                last = block_index.read(read_part(self._fd, head.offset, head.end - head.offset), head)
+                last = block_index.read_index(read_part(self._fd, head.offset, head.end - head.offset), head)
             except FormatError:
                 return None
             if [entry.payload_at for entry in last.entries] != [before.payload_at for before in heads[:place]]:
@@ -150,7 +150,7 @@ class _SealedFile:
     def _whole_blocks(self) -> list[_Told]:
         """Every block that is whole, by reading all of it."""
         contents = []
-        for block in segment.scan(read_part(self._fd, 0, self._size)):
+        for block in segment.scan_blocks(read_part(self._fd, 0, self._size)):
             if isinstance(block, segment.BlockDamage):
                 self._damage.append(Damage(self._path, *block))
             elif block.kind != segment.INDEX:
@@ -184,7 +184,7 @@ def of_ranks(ranks: frozenset[int]) -> IsWanted:
     return lambda identity: small_number(identity.get("rank")) in ranks
 
 
-def checked(payload: bytes, ref: BlockRef) -> bytes:
+def check_payload(payload: bytes, ref: BlockRef) -> bytes:
     """These bytes, if they are those that were written; else FormatError."""
     if len(payload) != ref.size or zlib.crc32(payload) != ref.crc:
         raise FormatError(segment.NO_MATCH, ref.offset)

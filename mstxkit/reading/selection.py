@@ -102,7 +102,7 @@ class Selection(NamedTuple):
 
     def _is_asked_for(self, stage: Any) -> bool:
         assert self.stages is not None
-        return isinstance(stage, str) and stage_keys.canonical(stage) in self.stages
+        return isinstance(stage, str) and stage_keys.canonical_key(stage) in self.stages
 
     def has(self, step: int, stage: str | None) -> bool:
         """Is a range in this step and stage asked for? `records.NO_STEP` is none."""
@@ -121,7 +121,7 @@ class Selection(NamedTuple):
 EVERYTHING = Selection()
 
 
-def selection(
+def make_selection(
     ranks: Numbers, steps: Numbers, since: Moment, until: Moment, stages: str | Iterable[str] | None
 ) -> Selection:
     """Checked, from what a user gave `open_run`. Raises ReadError: one of them is not what it should be."""
@@ -129,8 +129,9 @@ def selection(
     if wrong := [key for key in keys or () if not isinstance(key, str)]:
         raise ReadError(f"open_run(stages=…): {wrong[0]!r} is no name of a stage")
     return Selection(
-        _read_numbers("ranks", ranks, (1 << 31) - 1), _read_numbers("steps", steps, STEP_MAX), _moment("since", since),
-        _moment("until", until), None if keys is None else frozenset(map(stage_keys.canonical, keys)),
+        _read_numbers("ranks", ranks, (1 << 31) - 1), _read_numbers("steps", steps, STEP_MAX),
+        _read_moment("since", since),
+        _read_moment("until", until), None if keys is None else frozenset(map(stage_keys.canonical_key, keys)),
     )  # fmt: skip
 
 
@@ -147,7 +148,7 @@ def _read_numbers(name: str, asked: Numbers, largest: int) -> frozenset[int] | N
     return numbers
 
 
-def _moment(name: str, asked: Moment) -> int | None:
+def _read_moment(name: str, asked: Moment) -> int | None:
     if asked is None or type(asked) is int:
         return asked
     if isinstance(asked, datetime) and asked.tzinfo is not None:

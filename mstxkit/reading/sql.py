@@ -38,11 +38,11 @@ _TYPES = {
 _WORDS_AT_MOST = 100_000
 
 
-def answer(tables: Mapping[str, Callable[[], pl.DataFrame]], query: str, engine: str = POLARS) -> pl.DataFrame:
+def answer_query(tables: Mapping[str, Callable[[], pl.DataFrame]], query: str, engine: str = POLARS) -> pl.DataFrame:
     """See `Run.sql`; `tables` makes each of a run by its name."""
     if engine not in ENGINES:
         raise ReadError(f"engine={engine!r} is none; choose one of {', '.join(ENGINES)}")
-    check(query)
+    check_query(query)
     words = {word.lower() for word in re.findall(r"\w+", query)}
     asked = {name: make() for name, make in tables.items() if name in words}
     named = {name: frame.with_columns(pl.col(pl.Categorical).cast(pl.String)) for name, frame in asked.items()}
@@ -56,7 +56,7 @@ def answer(tables: Mapping[str, Callable[[], pl.DataFrame]], query: str, engine:
         raise ReadError(f"sql: {first[:300]}\nTables: {', '.join(tables)}{columns}") from exc
 
 
-def check(query: str) -> None:
+def check_query(query: str) -> None:
     """Raises: ReadError where a query is more than a SELECT over tables."""
     if len(query) > _WORDS_AT_MOST or not _SELECTS.match(_TEXTS_AND_COMMENTS.sub(_blank_out, query)):
         raise ReadError("sql: one query is allowed, and it begins with SELECT or WITH")

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Collection, NamedTuple, Sequence
 
 from ..errors import MstxkitError, ReadError
-from ..stages import canonical
+from ..stages import canonical_key
 from . import judged
 from .run import open_run
 
@@ -58,27 +58,27 @@ class Suspicion(NamedTuple):
     @property
     def is_upstream(self) -> bool:
         """Is the cause in another stage, before the one that was asked for?"""
-        return self.verdict is not None and canonical(self.verdict.stage or "") != self.stage
+        return self.verdict is not None and canonical_key(self.verdict.stage or "") != self.stage
 
 
-def blamed(judgement: JobVerdicts, rows: pl.DataFrame, wanted: Collection[str]) -> Suspicion | None:
+def find_blamed(judgement: JobVerdicts, rows: pl.DataFrame, wanted: Collection[str]) -> Suspicion | None:
     """Whom a verdict that holds blames in one of these stages, or before it, so that others wait in it; and a peer.
     `rows`: `Run.stages()`; `wanted`: canonical keys.
     """
     blaming = [verdict for verdict in judgement.blaming if verdict.rank is not None and verdict.stage is not None]
     # Its own stage; then where others wait for it: "ranks 0,2-7 wait for rank 1 in actor_update".
-    own = [(verdict, canonical(verdict.stage or "")) for verdict in blaming]
-    upstream = [(verdict, canonical(verdict.waits_for.rpartition(" in ")[2])) for verdict in blaming]
+    own = [(verdict, canonical_key(verdict.stage or "")) for verdict in blaming]
+    upstream = [(verdict, canonical_key(verdict.waits_for.rpartition(" in ")[2])) for verdict in blaming]
     places = [(verdict, key) for verdict, key in (*own, *upstream) if key in wanted]
     accused = {verdict.rank for verdict in blaming}
     return next(filter(None, (_with_peer(rows, key, verdict, accused) for verdict, key in places)), None)
 
 
-def suspicion(rows: pl.DataFrame, wanted: Collection[str]) -> Suspicion:
+def find_slowest(rows: pl.DataFrame, wanted: Collection[str]) -> Suspicion:
     """Who is slowest in one of these stages, by time a step, as `stages.per_step` has it.
 
     Over the last STEPS steps; where none are counted, over all occurrences. A rank that waits for others inside a stage
-    is as slow as they are: look at a stage without collectives first. `rows` and `wanted` as of `blamed`.
+    is as slow as they are: look at a stage without collectives first. `rows` and `wanted` as of `find_blamed`.
     Raises ReadError: fewer than two ranks have ended one of these stages.
     """
     suspicions = list(filter(None, (_with_peer(rows, key) for key in sorted(wanted))))
@@ -103,7 +103,7 @@ def _with_peer(
 
     from .tables import stages  # after `open_run`, which says so where polars is missing
 
-    names = [name for name in rows["stage"].unique().to_list() if name is not None and canonical(name) == key]
+    names = [name for name in rows["stage"].unique().to_list() if name is not None and canonical_key(name) == key]
     rows = rows.filter(pl.col("stage").cast(pl.String).is_in(names) & pl.col("rank").is_not_null())
     numbers = rows["step"].drop_nulls().unique().sort().tail(STEPS)
     if len(numbers):
@@ -122,36 +122,36 @@ def _with_peer(
 def in_words(suspicion: Suspicion) -> str:
     """Who is suspected, of what, and whom it is compared with; as the reason of a request that gives none."""
     if suspicion.verdict is not None:
-        return f"{accusation(suspicion)}; rank {suspicion.peer} is a healthy peer"
+        return f"{write_accusation(suspicion)}; rank {suspicion.peer} is a healthy peer"
     more = suspicion.suspect_ns / max(suspicion.peer_ns, 1) - 1
     by_time = f"; by its time alone: {suspicion.why_by_time}" if suspicion.why_by_time else ""
     return f"rank {suspicion.suspect} is slowest in {suspicion.stage}, {more:+.0%} over rank {suspicion.peer}{by_time}"
 
 
-def accusation(suspicion: Suspicion) -> str:
+def write_accusation(suspicion: Suspicion) -> str:
     """`verdict: rank 1 gets its input more slowly than the others in reference, for which others wait in actor_update`.
 
     Safe to show.
     """
     from .report.escape import for_terminal
-    from .report.sentences import sentence
+    from .report.sentences import write_sentence
 
     assert suspicion.verdict is not None
     upstream = f", for which others wait in {for_terminal(suspicion.stage)}" if suspicion.is_upstream else ""
-    return f"verdict: {sentence(suspicion.verdict._asdict())}{upstream}"
+    return f"verdict: {write_sentence(suspicion.verdict._asdict())}{upstream}"
 
 
 def suspected_in(run: Path, names: Sequence[str]) -> Suspicion:
     """The rank that a verdict blames in one of these stages or before it, else the slowest one; and a peer.
     Raises ReadError: the run cannot be read, or fewer than two ranks have ended one of these stages.
     """
-    opened, wanted = open_run(run), {canonical(name) for name in names}
+    opened, wanted = open_run(run), {canonical_key(name) for name in names}
     rows, judgement = opened.stages(), judged.of_run(opened.roles)
-    suspect = blamed(judgement, rows, wanted)
+    suspect = find_blamed(judgement, rows, wanted)
     if suspect is not None:
         return suspect
     why = f"it was not judged, as {judgement.why_not}" if judgement.why_not else "no verdict blames a rank there"
-    return suspicion(rows, wanted)._replace(why_by_time=why)
+    return find_slowest(rows, wanted)._replace(why_by_time=why)
 
 
 def main(arguments: Sequence[str]) -> int:

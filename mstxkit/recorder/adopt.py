@@ -51,10 +51,10 @@ class Adopted(NamedTuple):
 def main() -> None:
     """A process of its own, one on a host, while there is ever more to do, until the folder of live files is gone."""
     apart.let_go()
-    lock, looks = Path(sys.argv[2]) / f"{layout.ADOPTS}{identity.host()}", _LOOKS_IN_VAIN
-    is_only_one = life.hold(lock)
+    lock, looks = Path(sys.argv[2]) / f"{layout.ADOPTS}{identity.name_host()}", _LOOKS_IN_VAIN
+    is_only_one = life.hold_lock(lock)
     while is_only_one and looks and lock.exists():
-        looks = _LOOKS_IN_VAIN if collect(sys.argv[1]) else looks - 1
+        looks = _LOOKS_IN_VAIN if collect_dead(sys.argv[1]) else looks - 1
         time.sleep(_LOOKS_EVERY_S)
 
 
@@ -62,12 +62,12 @@ class _Interrupted(Exception):
     """The adopter was told to leave off; what it has done stays done."""
 
 
-def collect(
+def collect_dead(
     run: str | os.PathLike[str],
     go_on: Callable[[], bool] = lambda: True,
     by: str | None = None,
     when_gone: Callable[[str], int | None] = lambda name: None,
-    on_problem: Callable[[str, Exception], object] = lambda name, exc: faults.note("adopt", exc),
+    on_problem: Callable[[str, Exception], object] = lambda name, exc: faults.note_fault("adopt", exc),
     but: Collection[str] = (),
 ) -> list[Adopted]:
     """Seal everything that dead processes of a run left on this host.
@@ -86,7 +86,7 @@ def collect(
         if pointer.name.partition(layout.POINTER)[0] in but:
             continue
         try:
-            adopted.append(_adopt(folder, pointer, run_id, go_on, _Adopter(by, when_gone)))
+            adopted.append(_adopt_file(folder, pointer, run_id, go_on, _Adopter(by, when_gone)))
         except _Interrupted:
             break
         except (OSError, ValueError, TypeError, KeyError, MstxkitError) as exc:
@@ -94,16 +94,16 @@ def collect(
     return [adoption for adoption in adopted if adoption is not None]
 
 
-def _adopt(run: Path, pointer: Path, run_id: str, go_on: Callable[[], bool], adopter: _Adopter) -> Adopted | None:
-    about = process_pointer.read(pointer)
+def _adopt_file(run: Path, pointer: Path, run_id: str, go_on: Callable[[], bool], adopter: _Adopter) -> Adopted | None:
+    about = process_pointer.read_pointer(pointer)
     if about is None or about.get("run") != run_id or life.is_alive(about) is not False:
         return None
     path = _checked_path(about, identity.process_name(about), run_id)
     lock = live.life_of(path) if about.get("life") and path.parent.is_dir() else None
-    if lock is not None and not life.hold(lock):
+    if lock is not None and not life.hold_lock(lock):
         return None  # another one is adopting it
     try:
-        claimed = _claim(pointer, has_lock=lock is not None)
+        claimed = _claim_pointer(pointer, has_lock=lock is not None)
         if claimed is not None:
             if about.get("boot") != identity.boot_id():  # nobody of today's saw when it was gone
                 adopter = adopter._replace(name=None)
@@ -138,7 +138,7 @@ def _seal_claimed(run: Path, claimed: Path, pointer: Path, left: _Left, go_on: C
         except NewerVersionError:  # a newer mstxkit can read that
             raise
         except FormatError as exc:  # nothing in it can be read: it is left where it is, and no longer announced
-            faults.note("adopt", exc)
+            faults.note_fault("adopt", exc)
     except BaseException:
         os.rename(claimed, pointer)
         raise
@@ -149,7 +149,7 @@ def _seal_claimed(run: Path, claimed: Path, pointer: Path, left: _Left, go_on: C
     return result
 
 
-def _claim(pointer: Path, has_lock: bool) -> Path | None:
+def _claim_pointer(pointer: Path, has_lock: bool) -> Path | None:
     """Rename the pointer of a dead process so that nobody else adopts it; None where somebody does, or has. `has_lock`:
     do we hold its lock? Then whoever claimed it before is gone, in whatever namespace he was.
     """
@@ -174,7 +174,7 @@ def _checked_path(about: dict[str, Any], name: str, run_id: str) -> Path:
     return path
 
 
-def _mapped(path: Path) -> mmap.mmap:
+def _map_file(path: Path) -> mmap.mmap:
     """A private, read-only map of a file of this user, never of a link."""
     try:
         descriptor = documents.open_regular(path)
@@ -190,7 +190,7 @@ def _mapped(path: Path) -> mmap.mmap:
 
 def _seal_file(run: Path, left: _Left, go_on: Callable[[], bool]) -> Adopted | None:
     try:
-        mapping = _mapped(left.path)
+        mapping = _map_file(left.path)
     except FileNotFoundError:
         return None  # its process was killed before it was made, its host was started anew, or somebody removed it
     except ValueError:
@@ -266,13 +266,15 @@ def _sealed_before(folders: list[Path], names: list[str]) -> tuple[dict[int, int
     has_ended = False
     for name in names:
         path = sealed_place.path_of(folders, name)
-        with documents.closing(sealed_place.opened(folders, name)) as descriptor:  # it may have moved on into the run
+        with documents.close_after(
+            sealed_place.open_sealed(folders, name)
+        ) as descriptor:  # it may have moved on into the run
             data = documents.read_part(descriptor, 0, os.fstat(descriptor).st_size)
         if len(data) < segment.FILE_HEADER_BYTES and segment.file_header().startswith(data):
             path.unlink()
             continue
         try:
-            parts = list(segment.scan(data))
+            parts = list(segment.scan_blocks(data))
         except FormatError:
             parts = []  # the reader says so
         for part in parts:

@@ -91,7 +91,7 @@ class Background:
         return self._is_held
 
     def go_on(self) -> None:
-        """After `hold`, whatever that gave."""
+        """After `hold_threads`, whatever that gave."""
         self._is_asked, was_held, self._is_held = False, self._is_held, False
         if was_held:
             self._working.release()
@@ -157,14 +157,14 @@ class Background:
                 try:
                     goes_on = self._turn()
                 except Exception as exc:
-                    faults.note(self._name, exc)
+                    faults.note_fault(self._name, exc)
                     self.sleep(_AFTER_A_FAULT_S)
                     goes_on = True
                 with self._changing:
                     last = self._last
                     if last is None and (self._pausing.is_set or not goes_on):
                         if not self._pausing.is_set:
-                            forking.leave()
+                            forking.leave_thread()
                         self._thread = None
                         return
                 if last is not None:
@@ -175,7 +175,7 @@ class Background:
 _held: list[Background] = []
 
 
-def hold(ours: list[Background], deadline: float) -> None:
+def hold_threads(ours: list[Background], deadline: float) -> None:
     """Around a fork: have these rest, those first that do so now; who does not by then is left behind."""
     _held[:] = ours
     for background in [background for background in ours if not background.hold(0.0)]:
@@ -183,7 +183,7 @@ def hold(ours: list[Background], deadline: float) -> None:
 
 
 def go_on() -> None:
-    """After `hold`."""
+    """After `hold_threads`."""
     while _held:
         _held.pop().go_on()
 

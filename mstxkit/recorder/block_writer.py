@@ -53,7 +53,7 @@ class BlockWriter:
         if is_late and (self._late < 64 or not self._late % 64):
             counters = self._end["counters"]
             counters = {**counters, "dropped": counters["dropped"] + self._late}
-            self._files.add_if_there(block_index.block(segment.END, {**self._end, "counters": counters}))
+            self._files.add_if_there(block_index.make_block(segment.END, {**self._end, "counters": counters}))
         return True
 
 

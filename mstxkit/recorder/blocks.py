@@ -18,17 +18,17 @@ def of_records(view: livefile.Buffer, content: segment.Content, seq: int, origin
     `view`: the live file that the bank is in, for identity, counters and clock. `content`: what was encoded of the
     bank. `seq`: the bank's sequence number. `origin`: the bank's origin, in ticks.
     """
-    (codec, packed), reach = segment.compress(content.stream), content.extent
+    (codec, packed), reach = segment.compress_stream(content.stream), content.extent
     # Keys of the stages that any of its ranges is in; None: in a stage that has no name here, or in none.
     keys = livefile.read_texts(content.texts, None)[0].stages if any(reach.stages) else {}
     stages = [keys.get(stage) for stage in reach.stages] if any(reach.stages) else [None] * bool(content.n)
     meta = {
-        **about(view), "bank": seq, "origin": origin, "records": content.n, "attributes": content.m,
+        **describe_process(view), "bank": seq, "origin": origin, "records": content.n, "attributes": content.m,
         "text_bytes": content.text_bytes, "codec": codec,
         "extent": [origin + reach.first, origin + reach.last, reach.first_step, reach.last_step],
         "stages": stages,
     }  # fmt: skip
-    return block_index.block(segment.RECORDS, meta, packed, content.n)
+    return block_index.make_block(segment.RECORDS, meta, packed, content.n)
 
 
 class Room:
@@ -45,7 +45,7 @@ class Room:
         attributes included.
         """
         texts = engine.bank_texts(index)
-        stored = _texts(texts)
+        stored = _encode_texts(texts)
         size = len(stored) + count * records.RECORD_BYTES
         if len(self._bytes) < size:
             self._bytes = bytearray(size)
@@ -55,10 +55,10 @@ class Room:
         return segment.Content(stream, texts, len(stored), n, m, segment.Extent(*extent))
 
 
-def _texts(texts: bytes) -> bytes:
+def _encode_texts(texts: bytes) -> bytes:
     """As they are stored: many of them as columns."""
     columns = engine.text_columns(texts) if len(texts) >= text_columns.FROM_BYTES else None
-    return text_columns.sealed(texts, columns)
+    return text_columns.seal_texts(texts, columns)
 
 
 def of_left_banks(
@@ -72,8 +72,8 @@ def of_left_banks(
         if len(bank.raw) // records.RECORD_BYTES > before:
             payload = segment.Payload.of_engine(engine.encode_left(bank.raw, bank.text, bank.salt))
             if payload.n and payload.n + payload.m > before:
-                stored = payload._replace(texts=_texts(payload.texts))
-                stream, size = segment.join(stored), len(stored.texts)
+                stored = payload._replace(texts=_encode_texts(payload.texts))
+                stream, size = segment.join_payload(stored), len(stored.texts)
                 content = segment.Content(stream, payload.texts, size, payload.n, payload.m, payload.extent)
                 yield bank.seq, of_records(view, content, bank.seq, bank.origin)
 
@@ -87,12 +87,12 @@ def of_open_ranges(view: livefile.Buffer) -> Indexed | None:
         texts.sites.update(of_bank.sites)
         texts.stages.update(of_bank.stages)
     slots = livefile.read_slots(view, header)
-    ended = _ended(view, header.layout, slots)
-    ranges = [_describe(slot, texts) for slot in slots if slot not in ended]
+    ended = _find_ended(view, header.layout, slots)
+    ranges = [_describe_slot(slot, texts) for slot in slots if slot not in ended]
     if not ranges:
         return None
-    codec, content = segment.compress(json.dumps(ranges).encode())
-    return block_index.block(segment.OPEN_RANGES, {**about(view), "codec": codec}, content)
+    codec, content = segment.compress_stream(json.dumps(ranges).encode())
+    return block_index.make_block(segment.OPEN_RANGES, {**describe_process(view), "codec": codec}, content)
 
 
 def of_end(view: livefile.Buffer, ended: str, **more: Any) -> Indexed:
@@ -102,11 +102,11 @@ def of_end(view: livefile.Buffer, ended: str, **more: Any) -> Indexed:
     the moment itself, and `by`, by which process of the run; `fatal` and `signal`, by which it was ended. None: nothing
     is known.
     """
-    meta = {**about(view), "ended": ended, "status": livefile.read_exit_status(view), **more}
-    return block_index.block(segment.END, {name: value for name, value in meta.items() if value is not None})
+    meta = {**describe_process(view), "ended": ended, "status": livefile.read_exit_status(view), **more}
+    return block_index.make_block(segment.END, {name: value for name, value in meta.items() if value is not None})
 
 
-def about(view: livefile.Buffer) -> dict[str, Any]:
+def describe_process(view: livefile.Buffer) -> dict[str, Any]:
     """The meta that every block has: identity, counters, clock, last heartbeat."""
     header = livefile.read_header(view)
     anchors = [list(anchor) for anchor in livefile.read_anchors(view)]
@@ -124,7 +124,7 @@ def banks_in_order(view: livefile.Buffer, layout: livefile.Layout) -> list[livef
     return sorted((bank for bank in banks if bank is not None), key=lambda bank: bank.seq)
 
 
-def _ended(view: livefile.Buffer, layout: livefile.Layout, slots: list[livefile.Slot]) -> set[livefile.Slot]:
+def _find_ended(view: livefile.Buffer, layout: livefile.Layout, slots: list[livefile.Slot]) -> set[livefile.Slot]:
     """Slots whose record is there too: a kill between record and slot must not show a range twice."""
     by_words: dict[int, list[livefile.Slot]] = {}
     for slot in slots:
@@ -134,7 +134,7 @@ def _ended(view: livefile.Buffer, layout: livefile.Layout, slots: list[livefile.
         for bank in (banks_in_order(view, layout) if slots else ())
         for w0, w1, w2 in records.WORDS.iter_unpack(bank.raw)
         for slot in by_words.get(w1, ())
-        if _is_record_of(slot, bank.origin, records.unpack(w0, w1, w2))
+        if _is_record_of(slot, bank.origin, records.unpack_record(w0, w1, w2))
     }
 
 
@@ -143,7 +143,7 @@ def _is_record_of(slot: livefile.Slot, origin: int, record: records.Record) -> b
     return record.kind == records.RANGE and 0 <= late < (_SCALE_TICKS if record.duration > records.DURATION_MAX else 1)
 
 
-def _describe(slot: livefile.Slot, texts: livefile.Texts) -> dict[str, Any]:
+def _describe_slot(slot: livefile.Slot, texts: livefile.Texts) -> dict[str, Any]:
     site = texts.sites.get(slot.site, livefile.SiteText("?", "default", 0))
     return {
         "name": site.name, "domain": site.domain, "stage": texts.stages.get(slot.stage),

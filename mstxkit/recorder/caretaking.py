@@ -36,6 +36,6 @@ class SealedCaretaker:
     def _start_if(self, is_time: Callable[[], bool], when: str) -> None:
         try:
             if is_time():
-                apart.start("mstxkit.store.sealed_care", [when, *apart.words_of(self._care)])
+                apart.start_module("mstxkit.store.sealed_care", [when, *apart.words_of(self._care)])
         except Exception as exc:
-            faults.note("caretaking", exc)
+            faults.note_fault("caretaking", exc)

@@ -79,12 +79,12 @@ def __getattr__(name: str) -> Any:
     if module is None or not (name in METHODS or name in _OTHERS):
         raise AttributeError(name)
     original = getattr(getattr(module, kind), name if name in METHODS else name.partition("_")[0])
-    make: Any = {"wait": _waiting, "get_async": _taking_async}.get(name, _taking_now)
-    new = _entering(original, torch_rings.operation(name)) if name in METHODS else make(original)
+    make: Any = {"wait": _wrap_wait, "get_async": _taking_async}.get(name, _taking_now)
+    new = _wrap_entry(original, torch_rings.number_operation(name)) if name in METHODS else make(original)
     return globals().setdefault(name, functools.wraps(original)(new))
 
 
-def _entering(original: Any, operation: int) -> Any:
+def _wrap_entry(original: Any, operation: int) -> Any:
     is_of_pair, is_send = operation >= collectives.SEND, operation == collectives.SEND
 
     def enter(self: Any, *args: Any, **kwargs: Any) -> Any:
@@ -94,7 +94,7 @@ def _entering(original: Any, operation: int) -> Any:
         try:
             number = _by_call[key]()
         except (KeyError, TypeError):
-            number = _counted(key, self)()
+            number = _count_calls(key, self)()
         entry = [operation, number, _current_stage(), monotonic_ns(), 0, 0]
         _put(entry)
         work = original(self, *args, **kwargs)
@@ -107,7 +107,7 @@ def _entering(original: Any, operation: int) -> Any:
     return enter
 
 
-def _waiting(original: Any) -> Any:
+def _wrap_wait(original: Any) -> Any:
     def wait(self: Any, *args: Any, **kwargs: Any) -> Any:
         entry = _works.pop(id(self), None)
         if entry is None:
@@ -161,10 +161,10 @@ def _waited_since(began_ns: int) -> None:
         if stage is not None and root not in _OF_ITS_OWN and threading.current_thread() not in pooled:
             _put([collectives.TAKE, _takes(), stage, began_ns, monotonic_ns(), 0])
     except Exception as exc:
-        faults.note("entries", exc)
+        faults.note_fault("entries", exc)
 
 
-def _counted(key: Any, group: Any) -> Count:
+def _count_calls(key: Any, group: Any) -> Count:
     """What numbers the calls of a group, or of a pair in it, from now on. Never raises."""
     try:
         count = _count_of(group, None if isinstance(key, int) else key[1:])
@@ -174,7 +174,7 @@ def _counted(key: Any, group: Any) -> Count:
     except KeyError:
         return int  # torch knows no such group, or not yet: 0 is no number
     except Exception as exc:
-        faults.note("entries", exc)
+        faults.note_fault("entries", exc)
         return int
 
 
@@ -197,18 +197,18 @@ def _forget_group(number: int, _: object) -> None:
         _by_call.pop(key, None)
 
 
-def groups() -> dict[str, dict[str, str]]:
+def list_groups() -> dict[str, dict[str, str]]:
     """Those of which anything was kept, by number, for the document beside the rows."""
     return {str(channel.group.number): channel.group.as_json() for channel in list(_channels)}
 
 
-def forget() -> None:
+def forget_entries() -> None:
     """Nothing was entered yet: in a forked child all of it is its parent's."""
     for kept in (_made, _open, _works):
         kept.clear()
 
 
-def take(everything: bool = False) -> tuple[bytes, list[tuple[int, bool, int]]]:
+def take_entries(everything: bool = False) -> tuple[bytes, list[tuple[int, bool, int]]]:
     """Take what is over, by one thread at a time; what is still waited for only with `everything`, or after a while:
     whole rows; and of each the number of its group in torch's ring, is it a send or receive, and when it began.
     """
@@ -217,7 +217,7 @@ def take(everything: bool = False) -> tuple[bytes, list[tuple[int, bool, int]]]:
     _open.clear()
     stages = {key: number for number, key in enumerate(engine.stage_keys(), 1)} if entries else {}
     late_ns = monotonic_ns() - _LEFT_WITHIN_NS
-    own_number = zlib.crc32(f"{identity.host()} {os.getpid()}".encode())
+    own_number = zlib.crc32(f"{identity.name_host()} {os.getpid()}".encode())
     alone = _Channel(GroupOfRing(own_number, "", (), ""), 0, collectives.CALLED)
     for place, entry in enumerate(entries):
         if place % _AT_ONCE == _AT_ONCE - 1:

@@ -34,7 +34,7 @@ class _Watching:
 _watching = _Watching()
 
 
-def watch(tell: Callable[[int], None]) -> None:
+def watch_exits(tell: Callable[[int], None]) -> None:
     """Call `tell` with the status before this process ends by `os._exit`, until `leave_off`.
 
     Processes that are forked from here on have it too. Cost: none before the end.
@@ -67,7 +67,7 @@ def leave_off() -> None:
         _watching.ours = None
 
 
-def error() -> str | None:
+def name_error() -> str | None:
     """The name of the exception that ends this program, or this child of multiprocessing; None where there is none.
 
     Source: CPython 3.9 to 3.13, `Python/pythonrun.c` (an unhandled exception is kept in sys.last_type before the calls
@@ -117,7 +117,7 @@ class Unhandled:
             about = {"type": kind.__name__, "text": text, "thread": thread[:64], "is_main": is_main}
             tell({**about, "time_ns": time.time_ns()})
         except Exception as exc:
-            faults.note("unhandled", exc)
+            faults.note_fault("unhandled", exc)
 
     def put_back(self) -> None:
         """The hooks that were there before, unless somebody has set his own since: his calls ours, which says nothing

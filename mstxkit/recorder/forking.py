@@ -38,7 +38,7 @@ def end_threads(end: Callable[[float], int], deadline: float) -> None:
     """
     before = _others_than_left() if _COUNTS else 0
     expected = before - end(deadline)
-    while _COUNTS and len(_listed()) > expected and time.monotonic() < deadline:
+    while _COUNTS and len(_list_threads()) > expected and time.monotonic() < deadline:
         time.sleep(0.0001)
 
 
@@ -51,16 +51,16 @@ def warns_of(ours: int) -> bool:
 
 def _others_than_left() -> int:
     since = time.monotonic() - _IS_LISTED_FOR_S
-    return len(_listed().difference(thread for thread, when in _left if when >= since))
+    return len(_list_threads().difference(thread for thread, when in _left if when >= since))
 
 
-def leave() -> None:
+def leave_thread() -> None:
     """Called by a thread of ours that ends by itself, before anybody can learn that it has ended."""
     if _COUNTS:
         _left.append((str(threading.get_native_id()), time.monotonic()))
 
 
-def _listed() -> set[str]:
+def _list_threads() -> set[str]:
     try:
         return set(os.listdir("/proc/self/task"))
     except OSError:
@@ -110,7 +110,7 @@ def _run_waiting(_: object) -> int:
             while _waiting:
                 _waiting.pop()[0]()
     except Exception as exc:
-        faults.note("forking", exc)
+        faults.note_fault("forking", exc)
     return 0
 
 

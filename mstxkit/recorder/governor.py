@@ -93,7 +93,7 @@ class Governor:
         free, fixed_ns, recorded_ns = self._sorted_out()
         changes = []
         for site, account in sorted(free, key=lambda pair: -pair[1].spent_ns):
-            if recorded_ns <= _room(budget_ns, fixed_ns):
+            if recorded_ns <= _room_in(budget_ns, fixed_ns):
                 break
             recorded_ns -= account.spent_ns
             fixed_ns += account.new_calls * min(account.full_ns / 4, _COALESCED_NS)
@@ -109,7 +109,7 @@ class Governor:
         _, fixed_ns, recorded_ns = self._sorted_out()
         changes = []
         for site, account in sorted(held, key=lambda pair: pair[1].if_recorded_ns):
-            if recorded_ns + account.if_recorded_ns > _room(budget_ns, fixed_ns - account.spent_ns):
+            if recorded_ns + account.if_recorded_ns > _room_in(budget_ns, fixed_ns - account.spent_ns):
                 account.calm_since_ns = None
                 continue
             recorded_ns, fixed_ns = recorded_ns + account.if_recorded_ns, fixed_ns - account.spent_ns
@@ -139,27 +139,27 @@ def _is_fixed(site: Any, account: _Account) -> bool:
     return account.is_held or not account.is_storm or site.stage is not None
 
 
-def _room(budget_ns: float, fixed_ns: float) -> float:
+def _room_in(budget_ns: float, fixed_ns: float) -> float:
     """What the others may cost: half of the budget at least. They do not pay for a storm dear even when coalesced."""
     return max(budget_ns - fixed_ns, budget_ns / 2)
 
 
 def outside_ns(clock: Callable[[], int] = time.perf_counter_ns) -> float:
     """What one more Python function in a call costs that asks whether anything is on: the wrapper's own part."""
-    return max(_fastest(_wrapped, clock) - _fastest(_called, clock), 0.0)
+    return max(_time_fastest(_wrap_value, clock) - _time_fastest(_call_value, clock), 0.0)
 
 
-def _called(value: object) -> object:
+def _call_value(value: object) -> object:
     return value
 
 
-def _wrapped(value: object) -> object:
+def _wrap_value(value: object) -> object:
     if callable(value):
-        return _called(value)
-    return _called(value)
+        return _call_value(value)
+    return _call_value(value)
 
 
-def _fastest(function: Callable[[object], object], clock: Callable[[], int]) -> float:
+def _time_fastest(function: Callable[[object], object], clock: Callable[[], int]) -> float:
     times_ns = []
     for _ in range(5):
         before = clock()

@@ -49,7 +49,7 @@ class HandingOver:
                 self._put(is_end)
             return bool(rows)
         except Exception as exc:
-            faults.note("handing_over", exc)
+            faults.note_fault("handing_over", exc)
             return False
 
     def _put(self, is_end: bool) -> None:
@@ -86,7 +86,7 @@ def ran_and_waited_ns() -> tuple[int, int] | None:
     where the kernel does not count it. *Cost*: a few microseconds, in the kernel's memory.
     """
     try:
-        ran, waited, _ = proc_files.content(_CPU_FILE, _CPU_FILE_BYTES).split()
+        ran, waited, _ = proc_files.read_content(_CPU_FILE, _CPU_FILE_BYTES).split()
         return int(ran), int(waited)
     except (OSError, ValueError):
         return None

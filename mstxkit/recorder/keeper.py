@@ -68,7 +68,7 @@ class Keeper:
         care: SealedCare | None = None, has_steps: Callable[[], bool] = lambda: False,
     ) -> None:  # fmt: skip
         self._run, self._folder, self._own = run, own.parent, own.stem
-        self._lock = own.parent / f"{layout.KEEPER}{identity.host()}{life.SUFFIX}"
+        self._lock = own.parent / f"{layout.KEEPER}{identity.name_host()}{life.SUFFIX}"
         self._is_keeper, self._has_looked, self._spent_ns = False, False, 0
         self._starting, self._looking, self._is_over = threading.Lock(), threading.Lock(), False
         self._left: frozenset[str] = frozenset()
@@ -108,7 +108,7 @@ class Keeper:
             self.look()
             self.consider()
         except Exception as exc:
-            faults.note("keeper", exc)
+            faults.note_fault("keeper", exc)
 
     def look(self) -> None:
         """Every few seconds, on a thread of ours: become keeper where there is none any more, and work once there are
@@ -118,15 +118,15 @@ class Keeper:
             return  # another thread is at it
         try:
             if self._is_keeper:
-                self._is_keeper = life.keep(self._lock)
+                self._is_keeper = life.keep_lock(self._lock)
             elif not self._is_over:
-                self._is_keeper = life.hold(self._lock)
+                self._is_keeper = life.hold_lock(self._lock)
                 if not self._is_keeper and self._lease.is_silent():  # once he goes on, he finds that it is another's
                     self._lock.unlink(missing_ok=True)
-                    self._is_keeper = life.hold(self._lock)
+                    self._is_keeper = life.hold_lock(self._lock)
             self.start()
         except Exception as exc:
-            faults.note("keeper", exc)
+            faults.note_fault("keeper", exc)
         finally:
             self._looking.release()
 
@@ -142,12 +142,12 @@ class Keeper:
             if self._is_keeper and self._caretaker is not None:
                 self._caretaker.consider()
             if self._is_keeper and not self.background.runs and not self._is_over:
-                life.show(self._lock)
+                life.show_life(self._lock)
                 self._watchman.consider()
                 self._lookout.tell_if_due([self._own])
                 self._pass_on("turn")
         except Exception as exc:
-            faults.note("keeper", exc)
+            faults.note_fault("keeper", exc)
         spent_ns, self._spent_ns = self._spent_ns, 0
         return spent_ns
 
@@ -165,7 +165,7 @@ class Keeper:
                         self._neighbours.open()
                         self.background.start()
         except Exception as exc:
-            faults.note("keeper", exc)
+            faults.note_fault("keeper", exc)
 
     def end(self, deadline: float) -> None:
         """End the thread for good, before `hand_over` or `resign`, after which nobody who looks takes the lock."""
@@ -194,13 +194,13 @@ class Keeper:
         `go_on`: asked before each bank; where it says no, the rest is left to the next one.
         """
         try:
-            is_keeper = self._is_keeper or _within(_ENDS_TOGETHER_S, self._becomes_keeper)
+            is_keeper = self._is_keeper or _wait_within(_ENDS_TOGETHER_S, self._becomes_keeper)
             life.let_go(self._folder / f"{self._own}{life.SUFFIX}")  # the keeper waits for this one no more
             while is_keeper or self._becomes_keeper():
-                if identity.current().get("under") == parts.RAY_DRIVER and not parts.is_driving():
-                    _within(_WORKERS_END_WITHIN_S, lambda: self._are_others_gone() or not go_on())
+                if identity.read_current().get("under") == parts.RAY_DRIVER and not parts.is_driving():
+                    _wait_within(_WORKERS_END_WITHIN_S, lambda: self._are_others_gone() or not go_on())
                 self._collect(go_on)
-                are_all_gone = _within(_ENDS_TOGETHER_S, self._are_others_gone)
+                are_all_gone = _wait_within(_ENDS_TOGETHER_S, self._are_others_gone)
                 self._pass_on("last", are_all_gone)
                 if are_all_gone and self._caretaker is not None:
                     self._caretaker.finish()
@@ -214,7 +214,7 @@ class Keeper:
     def _becomes_keeper(self) -> bool | None:
         """None: the last one has been here, and has removed the folder."""
         try:
-            return life.hold(self._lock)
+            return life.hold_lock(self._lock)
         except FileNotFoundError:
             return None
 
@@ -231,7 +231,7 @@ class Keeper:
         before = time.thread_time_ns()
         if not self._is_keeper:
             return False
-        life.show(self._lock)
+        life.show_life(self._lock)
         self._watchman.consider()
         self._neighbours.watch(self._others())
         self._neighbours.wait(0)  # in the order in which they were gone
@@ -281,7 +281,7 @@ class Keeper:
                 taken_bytes += os.stat(self._folder / f"{name}{layout.LIVE_SUFFIX}").st_blocks * 512
         if is_late or taken_bytes > DEAD_AT_MOST_BYTES // 2:
             self._helped_s = now_s + _HELPED_EVERY_S
-            apart.start(_ADOPT, [str(self._run), str(self._folder)])
+            apart.start_module(_ADOPT, [str(self._run), str(self._folder)])
 
     def _unseen(self, gone: frozenset[str]) -> frozenset[str]:
         """Those of whom the watchman, or who follows a killed one, has still to tell: it renames their stacks then."""
@@ -308,7 +308,7 @@ class Keeper:
             self._has_looked, self._left = True, gone - unseen
 
     def _goes_on(self) -> bool:
-        life.show(self._lock)
+        life.show_life(self._lock)
         return self.background.give_way()
 
     def _pass_on(self, method: str, *arguments: Any) -> None:
@@ -325,7 +325,7 @@ class Keeper:
     def _collect(self, go_on: Callable[[], bool], but: Collection[str] = ()) -> None:
         from . import adopt
 
-        adopt.collect(self._run, go_on, self._own, self._neighbours.when_gone, but=but)
+        adopt.collect_dead(self._run, go_on, self._own, self._neighbours.when_gone, but=but)
 
     def _others(self) -> tuple[str, ...]:
         """Names of the other processes of this run that have, or have left, a live file here."""
@@ -339,7 +339,7 @@ class Keeper:
         return others
 
 
-def begun(recorder: Recorder, agent: Postponed, watching: tuple[float, int, int], is_forked: bool) -> Keeper:
+def begin_keeper(recorder: Recorder, agent: Postponed, watching: tuple[float, int, int], is_forked: bool) -> Keeper:
     """The keeper's part of the process with this recorder. A forked child does not look after what was left before.
     `watching`: what `WatchmanStarter` takes after its words.
     """
@@ -351,7 +351,7 @@ def begun(recorder: Recorder, agent: Postponed, watching: tuple[float, int, int]
     return keeper
 
 
-def _within(seconds: float, asks: Callable[[], bool | None]) -> bool:
+def _wait_within(seconds: float, asks: Callable[[], bool | None]) -> bool:
     """Does it become true so soon? Asked again and again, unless it says None."""
     until = time.monotonic() + seconds
     while not (answer := asks()):

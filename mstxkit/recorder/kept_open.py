@@ -38,10 +38,10 @@ class KeptOpen:
         """
         file = self._opened(path)
         try:
-            self._size_bytes = documents.appended(file.number, self._size_bytes, block, self._header)
+            self._size_bytes = documents.append_block(file.number, self._size_bytes, block, self._header)
         except OSError:
             if not self._size_bytes:
-                with documents.closing(documents.open_folder(path.parent)) as folder:
+                with documents.close_after(documents.open_folder(path.parent)) as folder:
                     os.unlink(path.name, dir_fd=folder)
             self.close()
             raise
@@ -57,7 +57,7 @@ class KeptOpen:
         if self._file is not None and self._path == path and self._file.is_ours:
             return self._file
         self.close()
-        with documents.closing(documents.open_folder(path.parent)) as folder:
+        with documents.close_after(documents.open_folder(path.parent)) as folder:
             number = os.open(path.name, _FLAGS, documents.FILE_MODE, dir_fd=folder)
         file = OwnDescriptor.of(number, path.name)
         self._path, self._file, self._status = path, file, os.fstat(number)

@@ -54,7 +54,7 @@ class LastWordsHere:
             self._stacks = StackFile(live_file.with_suffix(layout.STACKS_SUFFIX))
             self._unhandled = Unhandled(self._of_exception)
         except (ImportError, OSError) as exc:
-            faults.note("last_words", exc)
+            faults.note_fault("last_words", exc)
 
     def consider(self) -> None:
         """Once a second, on a thread of ours."""
@@ -63,7 +63,7 @@ class LastWordsHere:
                 if not self._is_over and (self._pipe is None or self._looks.is_due(time.monotonic())):
                     self._look()
             except Exception as exc:
-                faults.note("last_words", exc)
+                faults.note_fault("last_words", exc)
 
     def _look(self) -> None:
         if self._stacks is not None:
@@ -81,7 +81,7 @@ class LastWordsHere:
             if self._pipe is not None and not self.background.runs:
                 self.background.start()
         except RuntimeError as exc:  # no thread can be started
-            faults.note("last_words", exc)
+            faults.note_fault("last_words", exc)
 
     def end(self, deadline: float) -> None:
         """Say no more, and leave signals and hooks as they were. The file goes, as who reads it has it open; where it
@@ -126,7 +126,7 @@ class LastWordsHere:
             try:
                 self._live_file.with_suffix(layout.ASK_SUFFIX).unlink(missing_ok=True)
             except OSError as exc:
-                faults.note("last_words", exc)
+                faults.note_fault("last_words", exc)
 
     def _answer(self) -> bool:
         """Sleep until it is asked, then write."""
@@ -143,7 +143,7 @@ class LastWordsHere:
                 self._also()
             self._stacks.say(stacks.TOLD, {})
         if stacks.NEWS in asked:
-            news = documents.read(self._live_file.with_name(layout.INCIDENT_NEWS), _READS_BYTES) or b""
+            news = documents.read_small(self._live_file.with_name(layout.INCIDENT_NEWS), _READS_BYTES) or b""
             faults.say_once(news.decode("utf-8", "backslashreplace"))
         return True
 
@@ -155,10 +155,10 @@ class LastWordsHere:
             if self._pipe is not None:
                 os.write(self._pipe.number, b"\0")
         except OSError as exc:
-            faults.note("last_words", exc)
+            faults.note_fault("last_words", exc)
 
     def _of_exception(self, about: dict[str, object]) -> None:
         if self._stacks is not None:
-            who = {"host": identity.host(), "pid": os.getpid(), **identity.current()}
+            who = {"host": identity.name_host(), "pid": os.getpid(), **identity.read_current()}
             self._stacks.say(stacks.EXCEPTION, {**about, "who": who})
             self._has_raised = True

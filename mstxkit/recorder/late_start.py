@@ -39,7 +39,7 @@ class LateChildren:
     def count(self) -> None:
         """In the parent, now and then: those since the last time are among its faults, in the run too."""
         for _ in range(bytes(self._page).count(1)):
-            faults.count("a late child")
+            faults.count_event("a late child")
             engine.count_fault()
             self._page[self._page.find(b"\1")] = 0
 
@@ -85,7 +85,7 @@ class LateStart:
             if hung_s >= WAITS_AT_MOST_S or time.monotonic() > deadline_s:
                 engine.await_first(None)  # which counts as recording
                 if not engine.recording():  # else it has begun, but for what comes last
-                    faults.count("a late child")  # not logged: a program may fork for each sample of a batch
+                    faults.count_event("a late child")  # not logged: a program may fork for each sample of a batch
                     self.parent.late_children.add(self.pid)
                 return
 

@@ -51,7 +51,7 @@ class LiveFile(NamedTuple):
     name: str
 
 
-def make(run: Path, who: dict[str, Any], layout: livefile.Layout, preferred: str | None, native: bool) -> LiveFile:
+def make_file(run: Path, who: dict[str, Any], layout: livefile.Layout, preferred: str | None, native: bool) -> LiveFile:
     """Make, allocate, map and announce the live file of this process.
     `run`: the run folder, checked. `who`: this process's identity. `preferred`: parent folder for live files instead of
     /dev/shm. Raises CaptureError: no place has room for it, or the run folder cannot be written.
@@ -68,11 +68,11 @@ def make(run: Path, who: dict[str, Any], layout: livefile.Layout, preferred: str
         try:
             os.replace(draft, live.pointer)
         except OSError as exc:
-            remove(live)
+            remove_file(live)
             raise CaptureError(f"the run folder {run} cannot be written: {exc.strerror or exc}") from exc
         return live
     finally:
-        _unlink(draft)
+        _unlink_file(draft)
 
 
 def _map_somewhere(
@@ -80,7 +80,9 @@ def _map_somewhere(
 ) -> tuple[Path, mmap.mmap]:
     """On tmpfs, or on a disk of this host where tmpfs is too small."""
     problems = []
-    somewhere = (None if on_tmpfs else str(_disk(run)) for on_tmpfs in (True, False))  # a disk is asked only if need be
+    somewhere = (
+        None if on_tmpfs else str(_choose_disk(run)) for on_tmpfs in (True, False)
+    )  # a disk is asked only if need be
     for parent in somewhere if preferred is None else [preferred]:
         try:
             path, mapping = _map_in(parent, run, who, layout, draft)
@@ -96,7 +98,7 @@ def _map_somewhere(
     )
 
 
-def _disk(run: Path) -> Path:
+def _choose_disk(run: Path) -> Path:
     """The run's disk where it is this host's, else that of temporary files: a store may not wait for a network."""
     return run if folders.is_local(run) else Path(tempfile.gettempdir())
 
@@ -105,11 +107,11 @@ def _map_in(
     parent: str | None, run: Path, who: dict[str, Any], layout: livefile.Layout, draft: Path
 ) -> tuple[Path, mmap.mmap]:
     for left in reversed(range(_TRIES)):
-        folder = folders.live_folder(who["run"], parent, lambda: _disk(run))
+        folder = folders.live_folder(who["run"], parent, lambda: _choose_disk(run))
         path = folder / f"{identity.process_name(who)}{names.LIVE_SUFFIX}"
         try:
             # First of all: from its pointer on, it is the lock that says whether this process lives.
-            life.hold(life_of(path))
+            life.hold_lock(life_of(path))
             _write_pointer(draft, path, who)
             return path, _allocate_and_map(path, layout.total_bytes)
         except (OSError, CaptureError) as exc:
@@ -128,13 +130,13 @@ def life_of(path: Path) -> Path:
 def _write_pointer(file: Path, path: Path, who: dict[str, Any]) -> None:
     lock = str(life_of(path))
     try:
-        process_pointer.write(file, path, who, lock if life.is_held(lock) else None)
+        process_pointer.write_pointer(file, path, who, lock if life.is_held(lock) else None)
     except OSError as exc:
         raise CaptureError(f"the run folder {file.parent.parent} cannot be written: {exc.strerror or exc}") from exc
 
 
 def _allocate_and_map(path: Path, size: int) -> mmap.mmap:
-    with documents.closing(folders.allocated(path, size, documents.FILE_MODE)) as descriptor:
+    with documents.close_after(folders.allocated(path, size, documents.FILE_MODE)) as descriptor:
         try:
             return mmap.mmap(descriptor, size, mmap.MAP_SHARED)
         except BaseException:
@@ -142,7 +144,7 @@ def _allocate_and_map(path: Path, size: int) -> mmap.mmap:
             raise
 
 
-def shrink(live: LiveFile) -> None:
+def shrink_file(live: LiveFile) -> None:
     """Give back what nothing was written to: the process is just ending, and nobody may seal what it left for long.
 
     Never raises. What a thread still writes there is room again for, as long as tmpfs has any.
@@ -172,18 +174,18 @@ def let_go(live: LiveFile) -> None:
     """Unmap, leaving file and pointer where they are, to be adopted."""
     life.let_go(life_of(live.path), remove=False)
     try:
-        _unmap(live)
+        _unmap_file(live)
     except BufferError as exc:
-        faults.note("live.let_go", exc)  # somebody still looks into it: it is unmapped with the last of them
+        faults.note_fault("live.let_go", exc)  # somebody still looks into it: it is unmapped with the last of them
 
 
-def forget(live: LiveFile) -> None:
+def forget_file(live: LiveFile) -> None:
     """Unmap in a forked child, whose parent may have been looking into it at that moment: then it stays mapped."""
     with suppress(BufferError):
-        _unmap(live)
+        _unmap_file(live)
 
 
-def _unmap(live: LiveFile) -> None:
+def _unmap_file(live: LiveFile) -> None:
     live.view.release()
     mapping = live.mapping
     try:
@@ -196,14 +198,14 @@ def _unmap(live: LiveFile) -> None:
 
 def take_away(live: LiveFile) -> None:
     """Remove file and pointer, and unmap. Its lock, by which the folder stays, is held until it is removed as well."""
-    if _unlink(live.path):
-        _unlink(live.pointer)
-    forget(live)
+    if _unlink_file(live.path):
+        _unlink_file(live.pointer)
+    forget_file(live)
 
 
-def remove(live: LiveFile) -> None:
+def remove_file(live: LiveFile) -> None:
     """Remove file and pointer, and unmap."""
-    if _unlink(live.path) and _unlink(live.pointer):
+    if _unlink_file(live.path) and _unlink_file(live.pointer):
         life.let_go(life_of(live.path))
     let_go(live)
     forget_folder(live.path.parent)
@@ -220,11 +222,11 @@ def forget_folder(folder: Path) -> None:
         # One that nobody holds is of somebody who is gone.
         if all(name.endswith(life.SUFFIX) and life.is_held(str(folder / name)) is False for name in locks):
             for name in left:
-                _unlink(folder / name)
+                _unlink_file(folder / name)
         os.rmdir(folder)
 
 
-def _unlink(file: Path) -> bool:
+def _unlink_file(file: Path) -> bool:
     try:
         if file.is_dir() and not file.is_symlink():  # of what is passed on
             for name in os.listdir(file):
@@ -236,5 +238,5 @@ def _unlink(file: Path) -> bool:
     except FileNotFoundError:  # another process, at its end in the same moment, was faster
         return True
     except OSError as exc:
-        faults.note("live.remove", exc)
+        faults.note_fault("live.remove", exc)
         return False

@@ -62,7 +62,7 @@ class Neighbours:
             if not self._watched[name].is_ours:
                 self._let_go_of(name)
         for name in set(names).difference(self._watched, self.gone_ns, self._gone):
-            descriptor = _opened(self._folder / f"{name}{life.LIVE_SUFFIX}")
+            descriptor = _open_descriptor(self._folder / f"{name}{life.LIVE_SUFFIX}")
             if descriptor is not None:
                 self._watched[name] = descriptor
                 self._change_queue(ReadyQueue.add, descriptor.number)
@@ -140,7 +140,7 @@ class Neighbours:
             time.sleep(seconds)  # there is no descriptor left: who calls `wake` waits for this
 
 
-def _opened(file: Path) -> OwnDescriptor | None:
+def _open_descriptor(file: Path) -> OwnDescriptor | None:
     """A descriptor of the process that writes this live file; None where there is none to be had."""
     try:
         descriptor = documents.open_regular(file)
@@ -149,7 +149,7 @@ def _opened(file: Path) -> OwnDescriptor | None:
             who = livefile.read_identity(head) if len(head) == livefile.HEADER_BYTES else {}  # {}: being made
         finally:
             os.close(descriptor)
-        if who.get("pidns") != identity.namespace("pid"):
+        if who.get("pidns") != identity.read_namespace("pid"):
             return None
         pid = int(who["pid"])
         process = OwnDescriptor.of(os.pidfd_open(pid), "pidfd")

@@ -23,27 +23,27 @@ def stop_with_finalizers(stop: Callable[[], object]) -> None:
     util, process = sys.modules.get("multiprocessing.util"), sys.modules.get("multiprocessing.process")
     if util is None or process is None or imports.is_loading(util) or imports.is_loading(process):
         return
-    util.register_after_fork(stop, _begin)  # it is kept by what it is called with
+    util.register_after_fork(stop, _begin_child)  # it is kept by what it is called with
     if process.parent_process() is not None:
         util.Finalize(None, stop, exitpriority=-100)
     spawned: Any = getattr(sys.modules.get("multiprocessing.context"), "SpawnProcess", object)
     if getattr(process.current_process(), "_inheriting", False) and "_after_fork" in vars(spawned):
-        spawned._after_fork = staticmethod(_learn)
+        spawned._after_fork = staticmethod(_learn_child)
 
 
-def _begin(stop: Callable[[], object]) -> None:
+def _begin_child(stop: Callable[[], object]) -> None:
     sys.modules["multiprocessing.util"].Finalize(None, stop, exitpriority=-100)
-    _learn()
+    _learn_child()
 
 
-def _learn() -> None:
+def _learn_child() -> None:
     if identity.on_learnt is not None:
         identity.on_learnt()
     child = sys.modules["multiprocessing.process"].current_process()
-    child.run = partial(_kept, child.run)
+    child.run = partial(_keep_error, child.run)
 
 
-def _kept(run: Callable[[], object]) -> None:
+def _keep_error(run: Callable[[], object]) -> None:
     """From Python 3.13 on finalizers run when the exception of a child has been printed: it is kept as a program's."""
     try:
         run()

@@ -76,7 +76,7 @@ class Recorder:
         self.pid, self.late_children = os.getpid(), LateChildren()
         self._closing, self._is_closed = threading.Lock(), False
         self.is_sealed = False  # is all that it had in the run folder?
-        self.clock = clock.choose(engine.NATIVE)
+        self.clock = clock.choose_clock(engine.NATIVE)
         who = {**identity.of_process(self.run_id, engine.NATIVE, version), "parent": parent}
         self._disk: OwnDisk | None = None
         if limits.sealed:
@@ -84,7 +84,7 @@ class Recorder:
 
             self._disk = OwnDisk(limits.sealed, self.run, self.run_id)
         shape = livefile.Layout(limits.slots, limits.banks, limits.bank_bytes // 4096 * 4096)
-        self.live = live.make(self.run, who, shape, limits.live_folder, engine.NATIVE)
+        self.live = live.make_file(self.run, who, shape, limits.live_folder, engine.NATIVE)
         self._figures: FiguresHere | None = None
         try:
             if self._disk is not None:
@@ -94,7 +94,7 @@ class Recorder:
             self._begin()
         except BaseException as exc:
             engine.detach()
-            live.remove(self.live)
+            live.remove_file(self.live)
             if isinstance(exc, (RuntimeError, OSError)):  # no thread can be started, no file opened
                 raise CaptureError(f"the recorder cannot be started: {exc}") from exc
             raise
@@ -147,12 +147,12 @@ class Recorder:
         livefile.set_state(self.live.view, livefile.RECORDING)
         self.resume()
         engine.set_recording(True)
-        exits.watch(self._say_exit_status)
+        exits.watch_exits(self._say_exit_status)
 
     def _say_exit_status(self, status: int) -> None:
         if os.getpid() == self.pid:
             livefile.write_exit_status(self.live.view, status)
-            live.shrink(self.live)
+            live.shrink_file(self.live)
 
     def _put_back(self) -> None:
         """Somebody has removed the run folder: what comes from now on is kept all the same, and can be found."""
@@ -180,7 +180,7 @@ class Recorder:
         engine.set_recording(False)
         if deadline is None:
             deadline = time.monotonic() + self.limits.stop_s
-        error = exits.error()
+        error = exits.name_error()
         if not self.sealer.background.finish(lambda: self._close_and_seal(error, then), deadline):
             self._close()
             what = (
@@ -203,7 +203,7 @@ class Recorder:
         (live.take_away if self.is_sealed else live.let_go)(self.live)
         then()
         if self.is_sealed:
-            live.remove(self.live)
+            live.remove_file(self.live)
 
     def _close(self) -> None:
         """Nothing changes in the live file from here on: no range is both ended and open. Touches no run folder."""
@@ -233,14 +233,14 @@ class Recorder:
         self.sealer.let_go()
         engine.detach()
         self._try("recorder.discard", self.sealer.handing_over.forget)
-        live.remove(self.live)
+        live.remove_file(self.live)
 
     def _try(self, where: str, act: Callable[[], object]) -> bool:
         try:
             act()
             return True
         except Exception as exc:
-            faults.note(where, exc)
+            faults.note_fault(where, exc)
             return False
 
     def learn_identity(self) -> None:
@@ -266,10 +266,10 @@ class Recorder:
         exits.leave_off()
         engine.detach()
         self.sealer.let_go()
-        live.forget(self.live)
+        live.forget_file(self.live)
 
 
-def checked(limits: RecorderLimits) -> RecorderLimits:
+def check_limits(limits: RecorderLimits) -> RecorderLimits:
     """The same, with a live folder that is absolute. Raises SettingError: one of them cannot be."""
     least = {"bank_bytes": 16 << 10, "banks": 2, "slots": 1, "quota_bytes": 0, "rotate_bytes": 64 << 10}
     least |= {"sealed_host_bytes": 0, "sealed_run_bytes": 0}

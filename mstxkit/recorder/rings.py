@@ -74,7 +74,7 @@ class Rings:
         self._folder, self._put = folder, put
         self._reading = threading.Lock()
         self._is_off = inherits_groups
-        self._asked = collectives.asked(folder)
+        self._asked = collectives.find_asked(folder)
         self._schedule, self._entry_ns = RingSchedule(), _GUESS_NS
         self._ring: TorchRing | None = None
         self._groups: dict[str, GroupOfRing] = {}
@@ -84,7 +84,7 @@ class Rings:
 
     def tell_calls(self, everything: bool = False) -> None:
         """At each tick: hand over what Python code has entered since. Never raises."""
-        self._read_alone(lambda: self._tell_calls(everything), lambda exc: faults.note("entries", exc))
+        self._read_alone(lambda: self._tell_calls(everything), lambda exc: faults.note_fault("entries", exc))
 
     def _read_alone(self, read: Read, on_failure: Callable[[Exception], object], wait_s: float = 0.0) -> None:
         if not self._is_off and self._reading.acquire(timeout=wait_s):
@@ -96,7 +96,7 @@ class Rings:
                 self._reading.release()
 
     def _tell_calls(self, everything: bool = False) -> None:
-        rows, began_ns = entries.take(everything)
+        rows, began_ns = entries.take_entries(everything)
         self._news.called(began_ns)
         if rows:
             self._put(rows, self._document())
@@ -112,7 +112,7 @@ class Rings:
 
     def _read_if(self, is_wanted: Callable[[], bool], held_at_most_ms: float) -> None:
         if torch_rings.is_set_up():
-            groups = torch_rings.groups()
+            groups = torch_rings.list_groups()
             if len(groups) != len(self._groups) or any(group.name not in self._groups for group in groups):
                 self._groups.update((group.name, group) for group in groups)
             if is_wanted():
@@ -133,16 +133,16 @@ class Rings:
 
     def _turn_off(self, exc: Exception) -> None:
         self._is_off = True
-        faults.note("rings", exc)
+        faults.note_fault("rings", exc)
 
     def _is_due(self) -> bool:
-        asked = collectives.asked(self._folder)
+        asked = collectives.find_asked(self._folder)
         was_asked, self._asked = asked not in (self._asked, ()), asked
         return was_asked or self._schedule.is_due(engine.current_step(), time.monotonic())
 
     def _read(self, held_at_most_ms: float) -> None:
         self._schedule.was_read(engine.current_step(), time.monotonic())
-        self._ring = self._ring or torch_rings.find()
+        self._ring = self._ring or torch_rings.find_ring()
         why_not = self._reason_against(held_at_most_ms)
         if self._ring is None or why_not:
             if not self._why_not:
@@ -185,14 +185,14 @@ class Rings:
     def _document(self) -> dict[str, Any]:
         of_ring = [*list(self._groups.values())[:_GROUPS_AT_MOST], *self._news.pairs.values()]
         groups = {str(group.number): group.as_json() for group in of_ring}
-        groups.update(entries.groups())
+        groups.update(entries.list_groups())
         return {
-            GROUPS: groups, collectives.RANK: torch_rings.rank(), collectives.WHY_NOT: self._why_not,
+            GROUPS: groups, collectives.RANK: torch_rings.find_rank(), collectives.WHY_NOT: self._why_not,
             collectives.RING: self._ring.size if self._ring else 0,
         }  # fmt: skip
 
 
-def beside(live_file: Path, inherits_groups: bool) -> Rings:
+def open_rings(live_file: Path, inherits_groups: bool) -> Rings:
     """Those of the process with this live file, handed over beside it."""
     ring = SummaryRing(live_file.with_suffix(layout.RINGS_SUFFIX), kind=OF_COLLECTIVES)
     return Rings(live_file.parent, ring.put, inherits_groups)
@@ -269,7 +269,7 @@ class News:
         if was_called or is_same or not number:
             return None
         size = torch_rings.size_kib(entry)
-        return collectives.CollectiveEntry(number, sequence, entered_ns, 0, torch_rings.operation(name), 0, size)
+        return collectives.CollectiveEntry(number, sequence, entered_ns, 0, torch_rings.number_operation(name), 0, size)
 
     def _in_pair(self, group: GroupOfRing, name: str) -> tuple[int, int]:
         """Number and sequence of a send or receive; (0, 0) where it is not known which of its pair it is."""

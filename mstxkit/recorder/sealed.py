@@ -97,7 +97,7 @@ class SealedFiles:
         try:
             self._files[-1] = last._replace(size_bytes=self._write(last.path, index))
         except OSError as exc:
-            faults.note("sealer.index", exc)
+            faults.note_fault("sealer.index", exc)
 
     def _write(self, path: Path, added: Indexed) -> int:
         try:
@@ -112,5 +112,5 @@ class SealedFiles:
 
 def cut_torn_end(path: Path, whole_bytes: int) -> None:
     """Take the half-written block off a file whose writer was killed. Raises OSError: it cannot be written."""
-    with documents.closing(os.open(path, os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC)) as descriptor:
+    with documents.close_after(os.open(path, os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC)) as descriptor:
         os.ftruncate(descriptor, whole_bytes)

@@ -126,7 +126,7 @@ class Sealer:
         """Is it time for a tick by now? Else nothing has happened: a process that has recorded nothing for a while is
         looked at again once it does, or after a longer one.
         """
-        recorded = livefile.recorded(self._live.view, self._live.layout)
+        recorded = livefile.count_recorded(self._live.view, self._live.layout)
         self._quiet_looks = self._quiet_looks + 1 if recorded == self._recorded else 0
         is_little = recorded[0] == self._recorded[0] and recorded[1] - self._recorded[1] <= _FEW
         self._recorded = recorded
@@ -158,13 +158,13 @@ class Sealer:
         try:
             return work()
         except Exception as exc:
-            faults.note("sealer", exc)
+            faults.note_fault("sealer", exc)
             return False
 
     def _tick(self) -> bool:
         before, self._ticked_s = time.thread_time_ns(), time.monotonic()
         is_early = time.monotonic_ns() - self._governed_ns < _GOVERN_EVERY_NS
-        faults.tell(self.each_tick)
+        faults.tell_hooks(self.each_tick)
         if self.handing_over.hand_over() and is_early and engine.full_bank() < 0:
             livefile.add_to_counter(self._live.view, "own_cost_ns", time.thread_time_ns() - before)
             return True  # a step is over, and that was what it was woken for
@@ -173,7 +173,7 @@ class Sealer:
             before -= self.each_second()
         is_done = self.seal_full_banks()
         if self._rotating.is_due(time.monotonic()) and engine.rotate():
-            self._recorded = livefile.recorded(self._live.view, self._live.layout)  # nothing was, by that
+            self._recorded = livefile.count_recorded(self._live.view, self._live.layout)  # nothing was, by that
         self._look_at_itself()
         livefile.add_to_counter(self._live.view, "own_cost_ns", time.thread_time_ns() - before)
         return is_done
@@ -211,7 +211,7 @@ class Sealer:
                 try:
                     self._seal(index)
                 except Exception as exc:
-                    faults.note("sealer.write", exc)
+                    faults.note_fault("sealer.write", exc)
                     return False
         return True
 
@@ -258,9 +258,9 @@ class Sealer:
             self.learn_identity()
         if is_due:
             try:
-                life.keep(life_of(self._live.path))
+                life.keep_lock(life_of(self._live.path))
             except OSError as exc:
-                faults.note("sealer.life", exc)
+                faults.note_fault("sealer.life", exc)
 
     def learn_identity(self) -> None:
         """Rank and role may be known only after the first ranges: the file always has the newest."""
@@ -268,6 +268,6 @@ class Sealer:
             mark = livefile.identity_mark(self._live.view)
             if mark != self._known[0]:
                 self._known = mark, livefile.read_identity(self._live.view)
-            newest = {**identity.newest(self._known[1]), "first_step": engine.first_step()}
+            newest = {**identity.renew_identity(self._known[1]), "first_step": engine.first_step()}
             if newest != self._known[1]:
                 livefile.write_identity(self._live.view, newest)

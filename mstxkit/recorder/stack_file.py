@@ -62,8 +62,8 @@ class StackFile:
         number = os.open(path, _FLAGS, documents.FILE_MODE)
         self._path, self._file = path, OwnDescriptor.of(number, path.name)
         os.fchmod(number, documents.FILE_MODE)
-        self._fatal: Callable[[], object] = _nobody
-        self._asked: Callable[[], object] = _nobody
+        self._fatal: Callable[[], object] = _refer_to_nothing
+        self._asked: Callable[[], object] = _refer_to_nothing
         # Ray switches it on in its own processes, with its log: there it stays Ray's.
         if not faulthandler.is_enabled() and "ray" not in sys.modules:
             file = _Writable(number)
@@ -75,7 +75,7 @@ class StackFile:
             self._asked = weakref.ref(file)
         self._ours: dict[int, bytes] = {number: Action.of(number).handler for number in (*_FATAL, STACKS_SIGNAL)}
         signal_here = int(STACKS_SIGNAL) if self._asked() is not None else 0
-        os.write(number, stacks.line_of(stacks.BEGIN, {stacks.THREADS: _threads(), "signal": signal_here}))
+        os.write(number, stacks.line_of(stacks.BEGIN, {stacks.THREADS: _list_threads(), "signal": signal_here}))
 
     def look(self) -> None:
         """Once a second: has the program closed every descriptor that it has? Then its number may be another file's."""
@@ -93,7 +93,7 @@ class StackFile:
         if os.fstat(number).st_size > stacks.LIMIT_BYTES:
             os.ftruncate(number, 0)
             os.write(number, stacks.line_of(stacks.BEGIN, {"signal": int(STACKS_SIGNAL) if self._asked() else 0}))
-        about = {stacks.THREADS: _threads(), "why": why, "time_ns": time.time_ns()}
+        about = {stacks.THREADS: _list_threads(), "why": why, "time_ns": time.time_ns()}
         os.write(number, stacks.line_of(stacks.THREADS, about))
         faulthandler.dump_traceback(number, all_threads=True)
         return True
@@ -109,7 +109,7 @@ class StackFile:
             self._let_go_of(_FATAL, faulthandler.disable)
         if self._asked() is not None:
             self._let_go_of((STACKS_SIGNAL,), lambda: faulthandler.unregister(STACKS_SIGNAL))
-        self._fatal = self._asked = _nobody
+        self._fatal = self._asked = _refer_to_nothing
 
     def _let_go_of(self, numbers: Iterable[int], let_go: Callable[[], object]) -> None:
         """faulthandler puts back what it found, also where the program has taken a signal over since."""
@@ -131,11 +131,11 @@ class StackFile:
         self._file.close()
 
 
-def _nobody() -> None:
+def _refer_to_nothing() -> None:
     """A reference to nothing."""
 
 
-def _threads() -> list[list[Any]]:
+def _list_threads() -> list[list[Any]]:
     """(Python's number, the kernel's, name) of each thread that Python knows."""
     return [[t.ident, t.native_id, t.name[:64]] for t in threading.enumerate()[: stacks.THREADS_AT_MOST]]
 
@@ -143,7 +143,7 @@ def _threads() -> list[list[Any]]:
 def _is_caught(number: int) -> bool:
     """Has this signal a handler, of whatever language, or is it ignored on purpose?"""
     try:
-        lines = proc_files.text("/proc/self/status").splitlines()
+        lines = proc_files.read_text("/proc/self/status").splitlines()
         masks = [line.split()[1] for line in lines if line.startswith(("SigCgt:", "SigIgn:", "SigBlk:"))]
         return any(int(mask, 16) >> number - 1 & 1 for mask in masks)
     except (OSError, ValueError, IndexError):
@@ -160,7 +160,7 @@ class Action(NamedTuple):
     def of(cls, number: int) -> Action:
         """What is done at it now. *Cost*: a system call."""
         room = _ROOM()
-        return cls(number, b"" if _sigaction(number, None, room) else room.raw)
+        return cls(number, b"" if _set_action(number, None, room) else room.raw)
 
     @property
     def handler(self) -> bytes:
@@ -170,10 +170,10 @@ class Action(NamedTuple):
     def put_back(self) -> None:
         """Do this at it again."""
         if self.content:
-            _sigaction(self.number, self.content, None)
+            _set_action(self.number, self.content, None)
 
 
-def _sigaction(number: int, new: object, old: object) -> int:
+def _set_action(number: int, new: object, old: object) -> int:
     """0 where it was done."""
     try:
         return int(ctypes.pythonapi.sigaction(number, new, old))

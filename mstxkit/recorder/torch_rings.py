@@ -95,7 +95,7 @@ class TorchRing:
 
     def __init__(self, kind: RingKind, dump: Callable[[bool, bool], bytes]) -> None:
         self.kind, self._dump = kind, dump
-        self.size = _size(kind, os.environ)
+        self.size = _read_size(kind, os.environ)
 
     def count(self) -> int:
         """How many entries it holds at most now, from what groups say of themselves. Takes microseconds."""
@@ -105,20 +105,20 @@ class TorchRing:
 
     def read(self) -> ReadRing:
         """All that it holds."""
-        began = _now()
+        began = _read_clocks()
         text = self._dump(True, False)
-        dumped = _now()
+        dumped = _read_clocks()
         entries = list_of(table_of(json.loads(text)).get("entries"))
-        over = _now()
+        over = _read_clocks()
         held, cpu = (max(dumped[clock] - began[clock], over[clock] - dumped[clock]) for clock in (0, 1))
         return ReadRing([entry for entry in entries if isinstance(entry, dict)], held, cpu)
 
 
-def _now() -> tuple[int, int]:
+def _read_clocks() -> tuple[int, int]:
     return time.perf_counter_ns(), time.thread_time_ns()
 
 
-def variables(entries: int, environ: Mapping[str, str]) -> dict[str, str]:
+def pick_variables(entries: int, environ: Mapping[str, str]) -> dict[str, str]:
     """What must stand in the environment for rings to be on: only what nobody has decided yet. Says where that is late.
     `entries`: how many a ring holds; 1: as many as can be read in a quarter of what a reading may take.
     """
@@ -133,17 +133,17 @@ def variables(entries: int, environ: Mapping[str, str]) -> dict[str, str]:
     return {kind.variables[0]: wanted for kind in open_}
 
 
-def find() -> TorchRing | None:
+def find_ring() -> TorchRing | None:
     """The ring that is on here; None where there is none, or it is switched off."""
     for kind in KINDS:
         c_part = getattr(getattr(sys.modules.get(kind.module), "_C", None), "_distributed_c10d", None)
         dump = getattr(c_part, kind.function, None)
-        if dump is not None and _size(kind, os.environ) > 0:
+        if dump is not None and _read_size(kind, os.environ) > 0:
             return TorchRing(kind, dump)
     return None
 
 
-def _size(kind: RingKind, environ: Mapping[str, str]) -> int:
+def _read_size(kind: RingKind, environ: Mapping[str, str]) -> int:
     text = next((environ[name] for name in kind.variables if name in environ), str(kind.size))
     try:
         return min(max(0, int(text)), _ENTRIES_AT_MOST)
@@ -151,24 +151,24 @@ def _size(kind: RingKind, environ: Mapping[str, str]) -> int:
         return 0
 
 
-def groups() -> list[GroupOfRing]:
+def list_groups() -> list[GroupOfRing]:
     """The process groups in which this rank is, as torch has them now."""
     c10d: Any = sys.modules.get(_C10D)
     world = getattr(c10d, "_world", None)
     names, members = getattr(world, "pg_names", {}), getattr(world, "pg_group_ranks", {})
-    backends, where = getattr(world, "pg_map", {}), _where(c10d)
+    backends, where = getattr(world, "pg_map", {}), _name_world(c10d)
     return [
-        _group(where, str(names.get(group, "")), ranks, str(backends.get(group, ("",))[0]))
+        _make_group(where, str(names.get(group, "")), ranks, str(backends.get(group, ("",))[0]))
         for group, ranks in list(members.items())
     ]
 
 
-def _group(where: str, name: str, ranks: Iterable[int], backend: str) -> GroupOfRing:
+def _make_group(where: str, name: str, ranks: Iterable[int], backend: str) -> GroupOfRing:
     members = tuple(sorted(int(rank) for rank in ranks))
-    return GroupOfRing(_number(f"{where}\n{name}\n{members}"), name, members, backend)
+    return GroupOfRing(_number_of(f"{where}\n{name}\n{members}"), name, members, backend)
 
 
-def _number(text: str) -> int:
+def _number_of(text: str) -> int:
     return int.from_bytes(hashlib.blake2b(text.encode("utf-8", "replace"), digest_size=4).digest(), "little")
 
 
@@ -178,11 +178,11 @@ def as_called(group: Any, pair: tuple[bool, tuple[int, int]] | None = None) -> t
     and the tag. Raises KeyError: torch knows no such group; ValueError: it is no such pair.
     """
     c10d: Any = sys.modules.get(_C10D)
-    world, where = c10d._world, _where(c10d)
+    world, where = c10d._world, _name_world(c10d)
     name, members = str(world.pg_names[group]), world.pg_group_ranks[group]
-    of_ring = _group(where, name, members, str(world.pg_map[group][0]) or "unknown")
+    of_ring = _make_group(where, name, members, str(world.pg_map[group][0]) or "unknown")
     if pair is None:
-        return of_ring._replace(number=_number(f"{of_ring.number}\ncalled")), of_ring.number
+        return of_ring._replace(number=_number_of(f"{of_ring.number}\ncalled")), of_ring.number
     is_send, (peer, tag) = pair
     own, other = int(c10d.get_rank()), next(rank for rank, place in members.items() if place == peer)
     sender, receiver = (own, other) if is_send else (other, own)
@@ -191,7 +191,7 @@ def as_called(group: Any, pair: tuple[bool, tuple[int, int]] | None = None) -> t
 
 def pair_of(group: GroupOfRing, sender: int, receiver: int, tag: int | str) -> GroupOfRing:
     """Who sends to whom in a group, with this tag, as a group of its own."""
-    return GroupOfRing(_number(f"{group.number}\n{sender}>{receiver}\n{tag}"), group.name, (sender, receiver), PAIR)
+    return GroupOfRing(_number_of(f"{group.number}\n{sender}>{receiver}\n{tag}"), group.name, (sender, receiver), PAIR)
 
 
 def pair_in(name: str, ranks: Sequence[int]) -> tuple[int, int] | None:
@@ -213,17 +213,17 @@ def runs_ahead(group: Any) -> bool:
     return any(word.rpartition(":")[2] not in _OF_HOSTS for word in config.split(","))
 
 
-def _where(c10d: Any) -> str:
+def _name_world(c10d: Any) -> str:
     """Which world: where its members met. Two jobs on one machine, or two replicas, have groups of the same names."""
     store: Any = getattr(c10d, "_get_default_store", lambda: None)()
     while getattr(store, "underlying_store", None) is not None:
         store = store.underlying_store
     host, port = str(getattr(store, "host", "")), str(getattr(store, "port", ""))
     path = str(getattr(store, "path", "")) if not port else ""
-    return f"{identity.host() if host in _LOOPBACK and not path else host}:{port}{path}"
+    return f"{identity.name_host() if host in _LOOPBACK and not path else host}:{port}{path}"
 
 
-def rank() -> int | None:
+def find_rank() -> int | None:
     """This process's rank in its world."""
     c10d: Any = sys.modules.get(_C10D)
     return int(c10d.get_rank()) if is_set_up() else None
@@ -240,7 +240,7 @@ def offset_ns() -> int:
     return min(looks)[1]
 
 
-def operation(name: str) -> int:
+def number_operation(name: str) -> int:
     """`gloo:all_reduce`, `nccl:_reduce_scatter_base`, `HcclAllgather`: its place in `OPERATIONS`."""
     letters = re.sub("[^a-z]", "", name.rpartition(":")[2].lower())
     for place, word in enumerate(collectives.OPERATIONS[1:], 1):

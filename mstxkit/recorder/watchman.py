@@ -35,20 +35,20 @@ class WatchmanStarter:
         if not self.is_on or time.monotonic() < self._next_s:
             return
         self._next_s = time.monotonic() + _AGAIN_AFTER_S
-        apart.reap()
+        apart.reap_children()
         try:
             if self._lease.is_silent():
-                apart.end(life.holder_of(self._lock), _MODULE)
+                apart.end_process(life.holder_of(self._lock), _MODULE)
                 self._lock.unlink(missing_ok=True)  # who hangs so that it cannot end finds later that it is another's
             if self.is_there():
                 self._starts = 0
                 return
-            apart.start(_MODULE, self._words)
+            apart.start_module(_MODULE, self._words)
             # Where it hangs before it has its lock, the run folder answers nothing: no more than a few are to wait.
             self._next_s += _AGAIN_AFTER_S * (2 ** min(self._starts, _DOUBLED_AT_MOST) - 1)
             self._starts += 1
         except Exception as exc:
-            faults.note("watchman", exc)
+            faults.note_fault("watchman", exc)
 
     def is_there(self) -> bool:
         """Does somebody watch? *Cost*: three calls of the kernel, in shared memory."""

@@ -40,34 +40,34 @@ def install_all() -> None:
     global _fork_hook_registered
     for name, module in _PROFILERS.items():
         imports.when_imported(module, _hooks[name])
-    cann.install()
+    cann.install_sink()
     if not _fork_hook_registered:
         _fork_hook_registered = True
-        os.register_at_fork(after_in_child=silence)
+        os.register_at_fork(after_in_child=silence_all)
 
 
 def uninstall_all() -> None:
     """Put every profiler back as it was and send nothing more."""
     for name, module in _PROFILERS.items():
-        imports.forget(module, _hooks[name])
-    cann.uninstall()
-    silence()
+        imports.forget_hook(module, _hooks[name])
+    cann.uninstall_sink()
+    silence_all()
     seams = sys.modules.get(f"{__name__}.seams")
     if seams is not None:
         seams.undo_all()
 
 
-def silence() -> None:
+def silence_all() -> None:
     """Send nothing until a tool is started in this process: a forked child has a tool's switches, not the tool."""
     for sink in (*_loaded_sinks().values(), cann):
         sink.silence()
 
 
-def states() -> dict[str, str]:
+def describe_all() -> dict[str, str]:
     """What each sink does now, in words: for `status` and `doctor`."""
     loaded = _loaded_sinks()
     answers = {name: loaded[name].state() if name in loaded else f"waiting for {name}" for name in _PROFILERS}
-    return {**answers, "cann": cann.state()}
+    return {**answers, "cann": cann.describe_state()}
 
 
 def _loaded_sinks() -> dict[str, Any]:

@@ -33,7 +33,7 @@ _using_their_own: set[str] = set()
 _installed = False
 
 
-def install() -> None:
+def install_sink() -> None:
     """Open the way if a launcher attached a tool to this process. Loads a library only then."""
     global _addresses, _why_not, _installed
     if _installed:
@@ -50,25 +50,25 @@ def install() -> None:
             engine.set_direct(_addresses)
     except Exception as exc:
         _why_not = f"failed: {exc}"
-        faults.note("the sink cann", exc)
+        faults.note_fault("the sink cann", exc)
 
 
-def uninstall() -> None:
-    """Close the way; `install` may open it again."""
+def uninstall_sink() -> None:
+    """Close the way; `install_sink` may open it again."""
     global _installed
     _installed = False
-    silence()
+    silence_sink()
 
 
-def silence() -> None:
-    """Close the way in this process until `install`: a forked child is not followed by the tool."""
+def silence_sink() -> None:
+    """Close the way in this process until `install_sink`: a forked child is not followed by the tool."""
     global _addresses, _why_not
     _addresses, _why_not = (), "closed in this process"
     _using_their_own.clear()
     engine.clear_direct()
 
 
-def state() -> str:
+def describe_state() -> str:
     """What this sink does now, in words."""
     if _using_their_own:
         return f"gives way to {', '.join(sorted(_using_their_own))}"

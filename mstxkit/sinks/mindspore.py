@@ -22,19 +22,19 @@ _session = MstxSession(INDEX, "mindspore")
 silence, state = _session.silence, _session.state
 
 
-def listen(platform: ModuleType) -> None:
+def listen_to(platform: ModuleType) -> None:
     """Listen to MindSpore's profiler."""
-    seams.listen(platform.NpuProfiler, "start", after=_started)
-    seams.listen(platform.NpuProfiler, "stop", before=_session.stop)
+    seams.listen_at(platform.NpuProfiler, "start", after=_on_start)
+    seams.listen_at(platform.NpuProfiler, "stop", before=_session.stop)
 
 
-def _started(*_: Any) -> None:
+def _on_start(*_: Any) -> None:
     mstx = sys.modules[_MODULE].Mstx
     if not _session.is_on and mstx.enable and getattr(mstx, "NPU_PROFILER", mstx) is not None:
-        _session.start(_calls(mstx))
+        _session.start(_make_calls(mstx))
 
 
-def _calls(mstx: Any) -> Calls:
+def _make_calls(mstx: Any) -> Calls:
     native = getattr(mstx, "NPU_PROFILER", None)
     if all(hasattr(native, name) for name in ("mstx_mark", "mstx_range_start", "mstx_range_end")):
         return _native_calls(native)

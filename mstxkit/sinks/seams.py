@@ -15,7 +15,7 @@ Listener = Callable[..., object]
 _seams: list[tuple[Any, str, Any, Any]] = []
 
 
-def listen(
+def listen_at(
     owner: Any, name: str, *, before: Listener | None = None, after: Listener | None = None
 ) -> Callable[[], None]:
     """Replace the function `owner.name`, of a class or module, by one that also tells us. Returns an undo.
@@ -61,4 +61,4 @@ def _tell_listener(listener: Listener | None, name: str, args: tuple[Any, ...]) 
     try:
         listener(*args)
     except Exception as exc:
-        faults.note(f"the sink that listens to {name}", exc)
+        faults.note_fault(f"the sink that listens to {name}", exc)

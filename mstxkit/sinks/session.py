@@ -46,15 +46,13 @@ def balanced(calls: Calls) -> Balanced:
         token = tool_begin(message, domain)
         if token:
             open_ranges[token] = domain
-            return token
-        return None
+        return token or None
 
     def begin_stream(message: str, stream: Any, domain: str) -> Any:
         token = tool_begin_stream(message, stream, domain)
         if token:
             open_ranges[token] = domain
-            return token
-        return None
+        return token or None
 
     def end(token: Any, domain: str) -> None:
         if take(token, None) is not None:

@@ -25,13 +25,13 @@ _session = SinkSession(INDEX, "torch profiler runs")
 silence, state = _session.silence, _session.state
 
 
-def listen(profiler: ModuleType) -> None:
+def listen_to(profiler: ModuleType) -> None:
     """Listen to torch's profilers."""
-    seams.listen(profiler, "_run_on_profiler_start", after=_started)
-    seams.listen(profiler, "_run_on_profiler_stop", before=silence)
+    seams.listen_at(profiler, "_run_on_profiler_start", after=_on_start)
+    seams.listen_at(profiler, "_run_on_profiler_stop", before=silence)
 
 
-def _started() -> None:
+def _on_start() -> None:
     # The C one of torch 2.2 and later costs a fifth of the public one.
     native = getattr(sys.modules["torch"]._C, "_profiler", None)
     fast = getattr(native, "_RecordFunctionFast", None)
@@ -43,10 +43,10 @@ def _started() -> None:
         return record
 
     def mark(message: str, stream: Any, domain: str) -> None:
-        _end(begin(message, domain), domain)
+        _end_range(begin(message, domain), domain)
 
-    _session.send(begin, _end, mark, None)
+    _session.send(begin, _end_range, mark, None)
 
 
-def _end(record: Any, domain: str) -> None:
+def _end_range(record: Any, domain: str) -> None:
     record.__exit__(None, None, None)

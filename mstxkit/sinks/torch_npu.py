@@ -23,15 +23,15 @@ _session = MstxSession(INDEX, "torch_npu")
 silence, state = _session.silence, _session.state
 
 
-def listen(interface: ModuleType) -> None:
+def listen_to(interface: ModuleType) -> None:
     """Listen at the lowest seam: also profilers that were constructed before look these names up when they start."""
-    seams.listen(interface._ExperimentalConfig, "__call__", before=_remember_options)
-    seams.listen(interface, "_start_profiler", after=_started)
+    seams.listen_at(interface._ExperimentalConfig, "__call__", before=_remember_options)
+    seams.listen_at(interface, "_start_profiler", after=_on_start)
     # Any stop ends the recording, also that of an inner session.
     # Before the device is synchronized, so that the ends of ranges on streams are through before the profiler stops …
-    seams.listen(interface._ProfInterface, "stop_trace", before=_session.stop)
+    seams.listen_at(interface._ProfInterface, "stop_trace", before=_session.stop)
     # … and again below, for a profiler that was constructed before and has kept the method.
-    seams.listen(interface, "_stop_profiler", before=_session.stop)
+    seams.listen_at(interface, "_stop_profiler", before=_session.stop)
 
 
 def _remember_options(config: Any, *_: Any) -> None:
@@ -40,14 +40,14 @@ def _remember_options(config: Any, *_: Any) -> None:
     _mstx_wanted = bool(getattr(config, "_mstx", False) or getattr(config, "_msprof_tx", False))
 
 
-def _started(_: Any, activities: Any, *__: Any) -> None:
+def _on_start(_: Any, activities: Any, *__: Any) -> None:
     # A session that is started inside another one is ignored by torch_npu: the outer one goes on.
     if _session.is_on or not _mstx_wanted or not any(str(activity).endswith("NPU") for activity in activities):
         return
-    _session.start(_calls())
+    _session.start(_make_calls())
 
 
-def _calls() -> Calls:
+def _make_calls() -> Calls:
     torch_npu = sys.modules["torch_npu"]
     public: Any = torch_npu.npu.mstx
     native: Any = getattr(torch_npu._C, "_mstx", None)

@@ -50,7 +50,7 @@ def take_care(care: Care) -> list[Fetched]:
     root = None if care.disk is None else local_place.root_of(care.disk, care.run_id)
     while True:
         # Where nothing is kept on a disk of this host there is nothing to be alone at.
-        lock = documents.alone(root / _LOCK) if root is not None and root.is_dir() else nullcontext(True)
+        lock = documents.try_lock(root / _LOCK) if root is not None and root.is_dir() else nullcontext(True)
         with lock as is_alone:
             new = _fetch_once(care, root) if is_alone else []
         # What came while the lock was held found it held: look again without it.

@@ -120,7 +120,7 @@ class Batch(NamedTuple):
         return list(values.small_numbers(list_of(self.head.get(key))[:PROCESSES_AT_MOST]))
 
 
-def encode(head: Mapping[str, Any], parts: Sequence[tuple[str, int, bytes]]) -> bytes:
+def encode_batch(head: Mapping[str, Any], parts: Sequence[tuple[str, int, bytes]]) -> bytes:
     """The bytes of a batch. Raises FormatError: it is larger than a batch may be, or a section is not whole rows."""
     if any(len(rows) % ROW_BYTES[kind] for kind, _, rows in parts):
         raise FormatError("a section that is not whole rows")
@@ -140,7 +140,7 @@ class Decoded(NamedTuple):
     damaged_bytes: int  # that are no batch
 
 
-def decode(data: bytes, run_id: str = "") -> Decoded:
+def decode_batches(data: bytes, run_id: str = "") -> Decoded:
     """The batches in these bytes, whatever else is in them; those of another run ("": any) are damage. Never raises."""
     batches: list[Batch] = []
     end = damaged = 0
@@ -227,7 +227,7 @@ class BatchFile:
             elif self._which is not None and which != self._which:
                 yield from self._of_old(self._which)  # it has been put aside since: its rest first
                 self._at = 0
-            with documents.closing(documents.open_regular(self._path)) as descriptor:
+            with documents.close_after(documents.open_regular(self._path)) as descriptor:
                 yield from self._read_rest(descriptor)
         except (OSError, FormatError):
             self._size = -1
@@ -240,7 +240,7 @@ class BatchFile:
         self._at = min(self._at, status.st_size)  # what was half written has been taken back
         size = _PIECE_BYTES
         while piece := documents.read_part(descriptor, self._at, size):
-            decoded = decode(piece, self._run_id)
+            decoded = decode_batches(piece, self._run_id)
             self._at += decoded.used_bytes
             self.damaged_bytes += decoded.damaged_bytes
             yield from decoded.batches

@@ -54,7 +54,7 @@ class Indexed(NamedTuple):
         return Indexed(self.data + other.data, self.records + other.records, self.entries + moved, about)
 
 
-def block(kind: int, meta: Mapping[str, Any], payload: bytes = b"", records: int = 0) -> Indexed:
+def make_block(kind: int, meta: Mapping[str, Any], payload: bytes = b"", records: int = 0) -> Indexed:
     """One block, and its entry."""
     data = segment.pack_block(kind, dict(meta), payload)
     head = segment.head_of(data, 0, len(data))
@@ -107,13 +107,13 @@ class Growing:
 def _pack_index(about: Mapping[str, Any], entries: list[IndexEntry], anchors: list[tuple[int, ...]]) -> Indexed:
     columns = {name: [getattr(entry, name) for entry in entries] for name in _PLACES}
     columns |= {name: [entry.fields.get(name) for entry in entries] for name in FIELDS}
-    codec, content = segment.compress(json.dumps([columns, anchors], separators=(",", ":")).encode())
+    codec, content = segment.compress_stream(json.dumps([columns, anchors], separators=(",", ":")).encode())
     clock = {name: value for name, value in table_of(about.get("clock")).items() if name != "anchors"}
     left_out = (*FIELDS, "clock")
     meta = {**{name: value for name, value in about.items() if name not in left_out}, "clock": clock, "codec": codec}
     size = len(content) + TRAILER_BYTES
     head = len(segment.pack_block(segment.INDEX, meta))
-    return block(segment.INDEX, meta, content + _TRAILER.pack(head + size, MAGIC))
+    return make_block(segment.INDEX, meta, content + _TRAILER.pack(head + size, MAGIC))
 
 
 def size_by_trailer(tail: bytes) -> int:
@@ -131,13 +131,13 @@ class FileIndex(NamedTuple):
     entries: list[IndexEntry]
 
 
-def read(data: bytes, head: segment.Head) -> FileIndex:
+def read_index(data: bytes, head: segment.Head) -> FileIndex:
     """An index block, from all of its bytes. Raises FormatError: it is damaged, or does not say what it should."""
     meta = segment.meta_of(data, head)
     payload = data[head.payload_at - head.offset : head.end - head.offset]
     if isinstance(meta, segment.BlockDamage) or not segment.is_payload(payload, head):
         raise FormatError("a damaged index", head.offset)
-    content = segment.decompress(str(meta.get("codec")), payload[:-TRAILER_BYTES], _LIMIT_BYTES)
+    content = segment.decompress_stream(str(meta.get("codec")), payload[:-TRAILER_BYTES], _LIMIT_BYTES)
     try:
         columns, anchors = json.loads(content)
         listed = [list_of(columns.get(name)) for name in (*_PLACES, *FIELDS)]

@@ -87,18 +87,18 @@ def name_of(host: str, key: str) -> str:
     return f"{host}-{key}{layout.CARE_SUFFIX}"
 
 
-def announce(run: Path, run_id: str, folder: Path, token: str) -> None:
+def announce_place(run: Path, run_id: str, folder: Path, token: str) -> None:
     """Say, before anything is there, where this host keeps sealed files. Nothing where that was said before.
     Raises OSError, CaptureError: it cannot be written.
     """
-    file = run / layout.CARE / name_of(identity.host(), token)
+    file = run / layout.CARE / name_of(identity.name_host(), token)
     if not os.path.lexists(file):
         folders.make_folder(file.parent)
-        record = CareRecord(identity.host(), str(folder), token, as_of_ns=time.time_ns())
+        record = CareRecord(identity.name_host(), str(folder), token, as_of_ns=time.time_ns())
         documents.write_new(file, _as_json(record, run_id))
 
 
-def write(file: Path, run_id: str, record: CareRecord) -> None:
+def write_record(file: Path, run_id: str, record: CareRecord) -> None:
     """Replace a record in the run. Raises OSError, CaptureError: it cannot be written."""
     folders.make_folder(file.parent)
     write_file(file, run_id, record)
@@ -115,7 +115,7 @@ def read_file(file: Path, run_id: str) -> CareRecord | None:
     return None if fields is None else _read_record(fields)
 
 
-def records(run: Path, run_id: str, host: str = "") -> Iterator[CareRecord]:
+def read_records(run: Path, run_id: str, host: str = "") -> Iterator[CareRecord]:
     """All records of a run, or of one host, that can be read."""
     for name in documents.names_in(run / layout.CARE, layout.CARE_SUFFIX):
         is_asked_for = not name.startswith(".") and name.startswith(f"{host}-" if host else "")
@@ -123,7 +123,7 @@ def records(run: Path, run_id: str, host: str = "") -> Iterator[CareRecord]:
             yield record
 
 
-def counted(removed: dict[str, Cost], more: dict[str, Cost]) -> dict[str, Cost]:
+def add_removals(removed: dict[str, Cost], more: dict[str, Cost]) -> dict[str, Cost]:
     """Removals by process, with those of files by name added to them. Bounded: of too many processes as one."""
     together = dict(removed)
     for name, cost in more.items():

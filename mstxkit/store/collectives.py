@@ -64,7 +64,7 @@ class CollectiveEntry(NamedTuple):
         )  # fmt: skip
 
 
-def unpack(data: bytes) -> Iterator[CollectiveEntry]:
+def unpack_entries(data: bytes) -> Iterator[CollectiveEntry]:
     """The entries in whole rows; what is left at the end is left out."""
     return map(CollectiveEntry._make, ROW.iter_unpack(data[: len(data) // ROW_BYTES * ROW_BYTES]))
 
@@ -108,11 +108,11 @@ def groups_in(document: Mapping[str, Any]) -> dict[int, tuple[int, ...]]:
     }
 
 
-def ask(folder: Path) -> None:
+def ask_rings(folder: Path) -> None:
     """Have all processes of this live folder hand over what is new in their rings. Raises OSError: it cannot be."""
     documents.replace_file(folder / layout.ASKED_FOR_RINGS, b"")
 
 
-def asked(folder: Path) -> tuple[int, ...]:
-    """What changes with each `ask`; () while nobody has. *Cost*: one call."""
+def find_asked(folder: Path) -> tuple[int, ...]:
+    """What changes with each `ask_rings`; () while nobody has. *Cost*: one call."""
     return documents.state_of(folder / layout.ASKED_FOR_RINGS)

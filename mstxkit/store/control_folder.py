@@ -44,7 +44,7 @@ class ControlFolder:
         try:
             folders.make_folder(self.path)
             os.close(documents.open_folder(self.path, is_private=True))
-            with documents.locked(self.path / layout.REQUESTS_LOCK, _SEND_WITHIN_S):
+            with documents.hold_lock(self.path / layout.REQUESTS_LOCK, _SEND_WITHIN_S):
                 return self._add_messages(fit)
         except (OSError, Unusable, CaptureError) as exc:
             if self._are_there(fit):
@@ -64,7 +64,7 @@ class ControlFolder:
             if not missing:
                 return attempt > 0
             if attempt < _TRIES:
-                content = encoded(self.run_id, [*earlier, *missing][-MESSAGES_AT_MOST:])
+                content = encode_messages(self.run_id, [*earlier, *missing][-MESSAGES_AT_MOST:])
                 documents.replace_file(self.path / layout.REQUESTS, content)
         raise MstxkitError(f"{self.path / layout.REQUESTS} is written by too many at once; try again")
 
@@ -81,7 +81,7 @@ class ControlFolder:
     def messages(self) -> list[dict[str, Any]]:
         """What was sent, oldest first: the newest some hundred. Raises Unusable: the file is not what it should be."""
         file = self.path / layout.REQUESTS
-        content = documents.read(file, is_private=self._is_private)
+        content = documents.read_small(file, is_private=self._is_private)
         return [] if content is None else messages_in(content, file, self.run_id)
 
     def acknowledgement(self, rank: int, role: str = "") -> Acknowledgement | None:
@@ -96,7 +96,7 @@ class ControlFolder:
         return sorted(filter(None, acks), key=lambda ack: (ack.rank, ack.role))
 
     def _read_acknowledgement(self, name: str) -> Acknowledgement | None:
-        return report.read(self.path / layout.ACKS / name, self.run_id, self._is_private)
+        return report.read_report(self.path / layout.ACKS / name, self.run_id, self._is_private)
 
 
 def _find_missing(several: list[dict[str, Any]], sent: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -112,10 +112,10 @@ def messages_in(content: bytes, file: Path, run_id: str) -> list[dict[str, Any]]
     return [message for message in listed if isinstance(message, dict) and is_id(message.get("id"))]
 
 
-def encoded(run_id: str, messages: list[dict[str, Any]]) -> bytes:
+def encode_messages(run_id: str, messages: list[dict[str, Any]]) -> bytes:
     """The content of a file of the newest of these messages that fit."""
     while True:
-        content = documents.encoded(run_id, {"messages": messages})
+        content = documents.encode_document(run_id, {"messages": messages})
         if len(content) <= LIMIT_BYTES:
             return content
         del messages[: max(1, len(messages) // 8)]

@@ -63,14 +63,14 @@ def day_of(time_ns: int) -> str:
     return datetime.fromtimestamp(time_ns // 10**9, timezone.utc).strftime("%Y-%m-%d")
 
 
-def batches(
+def list_batches(
     run: Path, run_id: str, host: str | None = None, unusable: list[Unusable] | None = None
 ) -> Iterator[CompactedBatch]:
     """All batches of a run, or of one host, by host and number. `unusable`: what cannot be read, a manifest or the
     folder, or is none of this run, is added here. Raises Unusable: there is one, and no such list.
     """
     try:
-        names = documents.listed(run / FOLDER, MANIFEST_SUFFIX)
+        names = documents.list_names(run / FOLDER, MANIFEST_SUFFIX)
     except OSError as exc:
         names, wrong = [], Unusable(run / FOLDER, f"cannot be listed: {exc.strerror}")
         if unusable is None:
@@ -79,7 +79,7 @@ def batches(
     matches = [match for name in names if (match := _NAME.fullmatch(name)) and host in (None, match[1])]
     for match in sorted(matches, key=lambda match: (match[1], int(match[2]))):
         try:
-            fields = documents.document(run / FOLDER / match[0], run_id, limit_bytes=_LIMIT_BYTES)
+            fields = documents.read_document(run / FOLDER / match[0], run_id, limit_bytes=_LIMIT_BYTES)
         except Unusable as exc:
             if unusable is None:
                 raise
@@ -106,13 +106,13 @@ def _is_own(name: str, host: str, number: int) -> bool:
     return is_below and not {"", ".", ".."}.intersection(parts) and match is not None and int(match[1]) == number
 
 
-def write(run: Path, run_id: str, batch: CompactedBatch) -> None:
+def write_manifest(run: Path, run_id: str, batch: CompactedBatch) -> None:
     """Write a manifest, or replace it; on the disk: sealed files are removed for what it says.
     Raises OSError, MstxkitError: it cannot be written.
     """
     folders.make_folder(run / FOLDER)
     file = run / FOLDER / f"{batch.host}.{batch.number}{MANIFEST_SUFFIX}"
-    documents.replace_file(file, documents.encoded(run_id, batch._asdict()), True)
+    documents.replace_file(file, documents.encode_document(run_id, batch._asdict()), True)
 
 
 def drafts_of(run: Path, host: str) -> Iterator[Path]:

@@ -47,7 +47,7 @@ class WrittenByNewer(Unusable):
 
 
 @contextmanager
-def closing(descriptor: int) -> Iterator[int]:
+def close_after(descriptor: int) -> Iterator[int]:
     """This descriptor, which is closed at the end."""
     try:
         yield descriptor
@@ -70,14 +70,14 @@ def open_folder(path: str | os.PathLike[str], is_private: bool = False) -> int:
 
 
 def names_in(path: str | os.PathLike[str], suffix: str = "") -> list[str]:
-    """As `listed`; of what cannot be listed, is no folder, or a link to one, there are none."""
+    """As `list_names`; of what cannot be listed, is no folder, or a link to one, there are none."""
     try:
-        return listed(path, suffix)
+        return list_names(path, suffix)
     except OSError:
         return []
 
 
-def listed(path: str | os.PathLike[str], suffix: str = "") -> list[str]:
+def list_names(path: str | os.PathLike[str], suffix: str = "") -> list[str]:
     """The names in a folder that end in `suffix`, sorted, for who removes something by what is there.
     Raises OSError: it cannot be listed, is no folder, or a link to one. One that is not there holds nothing.
     """
@@ -85,7 +85,7 @@ def listed(path: str | os.PathLike[str], suffix: str = "") -> list[str]:
         descriptor = open_folder(path)
     except FileNotFoundError:
         return []
-    with closing(descriptor):
+    with close_after(descriptor):
         return sorted(name for name in os.listdir(descriptor) if name.endswith(suffix))
 
 
@@ -110,7 +110,7 @@ def read_part(descriptor: int, offset: int, size: int) -> bytes:
     return b"".join(parts)
 
 
-def appended(descriptor: int, before: int, block: bytes, first: bytes) -> int:
+def append_block(descriptor: int, before: int, block: bytes, first: bytes) -> int:
     """Write a block behind `before` bytes, in an empty file after `first`: the size. OSError: nothing is written."""
     if not before:
         os.fchmod(descriptor, FILE_MODE)
@@ -137,7 +137,7 @@ def _state_of(status: os.stat_result) -> tuple[int, ...]:
     return status.st_ino, status.st_dev, status.st_size, status.st_mtime_ns, status.st_ctime_ns
 
 
-def withdraw(file: Path, state: tuple[int, ...]) -> None:
+def withdraw_file(file: Path, state: tuple[int, ...]) -> None:
     """Remove a file that is still as `state_of` gave it; what somebody has put in its place stays. Never raises."""
     with suppress(OSError):
         if state_of(file)[:_UP_TO_MTIME] == state[:_UP_TO_MTIME]:  # whoever changes its mode leaves it what it is
@@ -153,7 +153,7 @@ def settled_state(descriptor: int) -> tuple[int, ...]:
     return _state_of(status) if is_settled else ()
 
 
-def read(file: Path, limit_bytes: int = LIMIT_BYTES, is_private: bool = False) -> bytes | None:
+def read_small(file: Path, limit_bytes: int = LIMIT_BYTES, is_private: bool = False) -> bytes | None:
     """All of a small file; None where there is none. Neither it nor its folder may be a link.
     `is_private`: only this user may be able to write to the file and its folder. Raises Unusable: the folder or the
     file is not what it should be.
@@ -179,7 +179,7 @@ def read(file: Path, limit_bytes: int = LIMIT_BYTES, is_private: bool = False) -
 
 def _read_whole(descriptor: int, file: Path, limit_bytes: int, is_private: bool) -> bytes:
     try:
-        with closing(descriptor):
+        with close_after(descriptor):
             if is_private:
                 _check_owner(descriptor, file)
             content = read_part(descriptor, 0, limit_bytes + 1)
@@ -198,18 +198,18 @@ def _check_owner(descriptor: int, path: str | os.PathLike[str]) -> None:
         raise Unusable(path, f"may be written by others: its mode is {stat.S_IMODE(status.st_mode):o}")
 
 
-def document(
+def read_document(
     file: Path, run_id: str, is_private: bool = False, limit_bytes: int = LIMIT_BYTES
 ) -> dict[str, Any] | None:
     """The JSON object of this run in a file; None where there is no file. Unusable: it is no such file."""
-    content = read(file, limit_bytes, is_private)
+    content = read_small(file, limit_bytes, is_private)
     return None if content is None else document_in(content, file, run_id)
 
 
 def find_document(file: Path, run_id: str, limit_bytes: int = LIMIT_BYTES) -> dict[str, Any] | None:
-    """As `document`; None also where it is no such file."""
+    """As `read_document`; None also where it is no such file."""
     try:
-        return document(file, run_id, limit_bytes=limit_bytes)
+        return read_document(file, run_id, limit_bytes=limit_bytes)
     except Unusable:
         return None
 
@@ -242,7 +242,7 @@ def document_in(content: bytes, file: Path, run_id: str, what: str = "file") -> 
     return fields
 
 
-def encoded(run_id: str, fields: Mapping[str, Any]) -> bytes:
+def encode_document(run_id: str, fields: Mapping[str, Any]) -> bytes:
     """A document of format 1 and of this run with these fields."""
     return json.dumps({"format": FORMAT, "run": run_id, **fields}).encode()
 
@@ -349,7 +349,7 @@ def open_lock_file(path: Path) -> int:
     raise CaptureError(f"{path} is no file of user {os.geteuid()}'s own; remove it")
 
 
-def taken(path: Path) -> int | None:
+def take_lock(path: Path) -> int | None:
     """A descriptor that holds the lock of this file while it is open, or, where the file system has no locks, does not;
     None: somebody else holds it. Raises as `open_lock_file`.
     """
@@ -373,14 +373,14 @@ def is_still(descriptor: int, path: Path) -> bool:
 
 
 @contextmanager
-def locked(path: Path, within_s: float) -> Iterator[None]:
+def hold_lock(path: Path, within_s: float) -> Iterator[None]:
     """Alone among the writers of all hosts, as far as their file system has locks.
     Raises MstxkitError: somebody else has the lock for so long; CaptureError, OSError: as `open_lock_file`.
     """
     if not _locking.acquire(timeout=within_s):
         raise MstxkitError(f"another thread of this process holds {path} for {within_s:.0f} s")
     try:
-        with closing(open_lock_file(path)) as file:
+        with close_after(open_lock_file(path)) as file:
             _wait_for(file, path, within_s)
             yield
     finally:
@@ -388,11 +388,11 @@ def locked(path: Path, within_s: float) -> Iterator[None]:
 
 
 @contextmanager
-def alone(path: Path, within_s: float = 0.0) -> Iterator[bool]:
+def try_lock(path: Path, within_s: float = 0.0) -> Iterator[bool]:
     """Is nobody else of this host at work under this lock, which ends with its holder? So long is waited for somebody.
     Raises CaptureError, OSError: as `open_lock_file`.
     """
-    with closing(open_lock_file(path)) as lock:
+    with close_after(open_lock_file(path)) as lock:
         yield _is_had(lock, time.monotonic() + within_s)
 
 

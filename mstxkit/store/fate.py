@@ -31,7 +31,7 @@ from .messages import CancelReceived, RequestReceived
 from .report import END_STATES, OPEN_STATES, Acknowledgement, Report, Standing
 from .request import Request
 from .session_file import RecordedSession
-from .values import grouped, small_number, step_number, table_of, whole_number
+from .values import group_by, small_number, step_number, table_of, whole_number
 
 NS = 10**9
 # How much longer than it should a rank may be silent: three of its words are lost, or clocks of hosts differ so much.
@@ -59,7 +59,7 @@ class Heard(NamedTuple):
     @property
     def keys(self) -> set[str]:
         """Canonical keys of the stages that it has entered."""
-        return {stages.canonical(stage) for stage in self.standing.stages}
+        return {stages.canonical_key(stage) for stage in self.standing.stages}
 
 
 class Asked(NamedTuple):
@@ -103,7 +103,7 @@ class Progress:
         return f"{counts} of {len(self.reports)}" if counts else "no rank is asked"
 
 
-def heard(
+def read_heard(
     control: ControlFolder, is_alive: Liveness = life.is_alive, unusable: list[Unusable] | None = None
 ) -> list[Heard]:
     """What every process said last, by rank and role; what cannot be read is left out, and added to `unusable`."""
@@ -120,7 +120,7 @@ def speaker_of(ack: Acknowledgement, is_alive: Liveness = life.is_alive) -> Hear
     return Heard(ack, standing, is_alive(who))
 
 
-def asked(control: ControlFolder) -> list[Asked]:
+def read_asked(control: ControlFolder) -> list[Asked]:
     """The requests of a run that are still in its folder (the newest some hundred), oldest first.
     Raises Unusable: the file of requests is not what it should be.
     """
@@ -128,7 +128,7 @@ def asked(control: ControlFolder) -> list[Asked]:
     cancels: dict[str, str] = {}
     for fields in control.messages():
         with suppress(ConfigError):
-            message = messages.read(fields)
+            message = messages.read_message(fields)
             if isinstance(message, RequestReceived):
                 received.append(message)
             elif isinstance(message, CancelReceived):
@@ -143,8 +143,8 @@ def world_size(speakers: Sequence[Heard]) -> int:
 
 
 class Fates:
-    """How requests stand, by all that is known of a run: what `heard` gave, and the run's sessions, which are asked for
-    where a rank says nothing of a request. `now_ns`: wall clock; default: this host's.
+    """How requests stand, by all that is known of a run: what `read_heard` gave, and the run's sessions, which are
+    asked for where a rank says nothing of a request. `now_ns`: wall clock; default: this host's.
     """
 
     def __init__(
@@ -157,7 +157,7 @@ class Fates:
         self._is_over = bool(speakers) and all(speaker.is_alive is False for speaker in speakers)
         seen = ((speaker, frozenset(speaker.keys)) for speaker in speakers)
         words = ((*by, report) for by in seen for report in filter(is_sound, by[0].standing.reports))
-        self._words = grouped(words, lambda word: word[2].id)
+        self._words = group_by(words, lambda word: word[2].id)
 
     @property
     def ids(self) -> Iterable[str]:
@@ -242,7 +242,7 @@ class Fates:
 
     @cached_property
     def _list_recorded(self) -> dict[tuple[str, int | None], list[RecordedSession]]:
-        return grouped(self._sessions(), lambda session: (session.key[0], session.key[2]))
+        return group_by(self._sessions(), lambda session: (session.key[0], session.key[2]))
 
     def _by_sessions(self, silent: Report, recorded: Sequence[RecordedSession], request: Request | None) -> Report:
         recording = [kept.document for kept in recorded if kept.document.get("state") == session_file.RECORDING]

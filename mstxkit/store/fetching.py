@@ -54,7 +54,7 @@ def fetch_all(run: Path, run_id: str, root: Path, pace: Pace) -> Iterator[Fetche
         folder = run.joinpath(PROFILES, *below)
         name = str(Path(PROFILES, *below))
         try:
-            document = documents.document(folder / SESSION_FILE, run_id)
+            document = documents.read_document(folder / SESSION_FILE, run_id)
             if document is None:
                 yield Fetched(name, problem=f"the run has no {SESSION_FILE} of it: it stays")
             elif has_ended(document):
@@ -85,7 +85,7 @@ class _Move:
         if self._document.get("stored") is not None:
             if why := why_no_room(self._folder, folders.size_bytes(self._source)):
                 raise MstxkitError(why)
-            for name in documents.listed(self._source):
+            for name in documents.list_names(self._source):
                 count += self._bring_over(name)
             # From then on it says where there may still be something to do, to whoever comes next.
             self._document.update(fetched_from=self._document["stored"], stored=None)
@@ -139,7 +139,7 @@ def _copy_paced(source: Path, place: Path, pace: Pace) -> int:
     mode = os.lstat(source).st_mode
     if stat.S_ISDIR(mode):
         folders.make_folder(place)
-        return sum(_copy_paced(source / name, place / name, pace) for name in documents.listed(source))
+        return sum(_copy_paced(source / name, place / name, pace) for name in documents.list_names(source))
     if not stat.S_ISREG(mode):
         raise MstxkitError(f"{source} is neither a file nor a folder")
     return 0 if is_same(source, place) else copy_file(source, place, pace)

@@ -54,7 +54,7 @@ class LiveGlance:
         """
         if self._is_beside:
             return None
-        with documents.closing(documents.open_regular(self._file)) as descriptor:
+        with documents.close_after(documents.open_regular(self._file)) as descriptor:
             return self._look_at(descriptor)
 
     def _look_at(self, descriptor: int) -> Glimpse | None:
@@ -128,7 +128,7 @@ def newest_records(descriptor: int, at: int, bank: livefile.BankHead, at_most: i
     for index in reversed(range(len(raw) // records.RECORD_BYTES)):
         w0, w1, w2 = records.WORDS.unpack_from(raw, index * records.RECORD_BYTES)
         if records.kind_of(w2) != records.ATTRIBUTE and records.is_whole(w0, w1, w2, bank.salt, first + index):
-            yield records.unpack(w0, w1, w2)
+            yield records.unpack_record(w0, w1, w2)
 
 
 def newest_kinds(descriptor: int, at: int, bank: livefile.BankHead, at_most: int) -> Counter[tuple[int, int, int]]:

@@ -35,7 +35,7 @@ def are_groups(ranks: object) -> bool:
     return isinstance(ranks, str) and ":" in ranks
 
 
-def plain(text: str) -> str:
+def strip_words(text: str) -> str:
     """The same without spaces around its parts: equal words are one request.
     Raises ValueError: it is none, in words that go on after what was given.
     """
@@ -48,8 +48,8 @@ def plain(text: str) -> str:
 
 
 def groups_in(text: str) -> tuple[Group, ...]:
-    """Its parts. Raises ValueError: as `plain`."""
-    return tuple(_read_group(part) for part in plain(text).split(","))
+    """Its parts. Raises ValueError: as `strip_words`."""
+    return tuple(_read_group(part) for part in strip_words(text).split(","))
 
 
 def _read_group(part: str) -> Group:

@@ -200,7 +200,7 @@ class SummaryRing:
         """Add whole rows; of more than it holds, the newest. The document is replaced where it is another. `fixed`:
         more of the document, which seldom changes. Raises OSError: they were not added; a later call may succeed.
         """
-        with documents.closing(self._open_file()) as descriptor:
+        with documents.close_after(self._open_file()) as descriptor:
             self._put_block(descriptor, rows, self._text_of(document, fixed))
 
     def _open_file(self) -> int:

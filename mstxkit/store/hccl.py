@@ -55,7 +55,7 @@ def set_here(environment: Mapping[str, str] = os.environ) -> dict[str, str]:
     return {name: environment[name][:_DIGITS_AT_MOST] for name in DEFAULTS_S if name in environment}
 
 
-def seconds(variables: Mapping[str, str], name: str) -> float | None:
+def read_seconds(variables: Mapping[str, str], name: str) -> float | None:
     """What one of the variables is set to; None where it is not, or to no number of seconds."""
     text = variables.get(name, "")
     if not (text.isascii() and text.isdecimal() and len(text) < _DIGITS_AT_MOST):
@@ -63,13 +63,13 @@ def seconds(variables: Mapping[str, str], name: str) -> float | None:
     return float(text) or (math.inf if name == EXEC else None)
 
 
-def patience(
+def find_patience(
     variables: Mapping[str, str], where: str, is_connecting: bool, pauses_s: Mapping[str | None, float]
 ) -> Patience:
     """The patience of ranks with these variables, which are set there, in words.
     `is_connecting`: the first step has not ended: first connections may still be made, with less patience.
     """
     names = (EXEC, CONNECT) if is_connecting else (EXEC,)
-    shortest_s, name = min((seconds(variables, name) or DEFAULTS_S[name], name) for name in names)
-    source = where if seconds(variables, name) is not None else "CANN's default"
+    shortest_s, name = min((read_seconds(variables, name) or DEFAULTS_S[name], name) for name in names)
+    source = where if read_seconds(variables, name) is not None else "CANN's default"
     return Patience(shortest_s, f"{name}, {source}", pauses_s)

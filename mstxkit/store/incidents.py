@@ -86,7 +86,7 @@ def is_name(text: str) -> bool:
     return _NAME.fullmatch(text) is not None
 
 
-def names(run: Path) -> list[str]:
+def list_names(run: Path) -> list[str]:
     """Of all incidents of a run, also of those that are just being opened; oldest first."""
     return list(filter(is_name, documents.names_in(run / layout.INCIDENTS)))[-_INCIDENTS_AT_MOST:]
 
@@ -96,10 +96,10 @@ def folder_of(run: Path, name: str) -> Path:
     return run / layout.INCIDENTS / name
 
 
-def summary(run: Path, name: str, run_id: str) -> Incident | None:
+def read_summary(run: Path, name: str, run_id: str) -> Incident | None:
     """What an incident came to; None while it is open. Raises Unusable: its file is no such file."""
     file = folder_of(run, name) / layout.INCIDENT_FILE
-    content = documents.read(file, SUMMARY_LIMIT_BYTES)
+    content = documents.read_small(file, SUMMARY_LIMIT_BYTES)
     if content is None:
         return None
     incident = Incident.read(name, documents.document_in(content, file, run_id, "incident"))
@@ -108,9 +108,11 @@ def summary(run: Path, name: str, run_id: str) -> Incident | None:
     return incident
 
 
-def read(run: Path, run_id: str, unusable: list[Unusable] | None = None) -> list[Incident]:
+def read_incidents(run: Path, run_id: str, unusable: list[Unusable] | None = None) -> list[Incident]:
     """Every incident of a run that has come to something, oldest first; files that cannot be used are added."""
-    return list(filter(None, documents.each_usable(names(run), lambda name: summary(run, name, run_id), unusable)))
+    return list(
+        filter(None, documents.each_usable(list_names(run), lambda name: read_summary(run, name, run_id), unusable))
+    )
 
 
 def reports_of(run: Path, name: str, run_id: str) -> dict[str, list[dict[str, Any]]]:

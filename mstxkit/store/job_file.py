@@ -95,23 +95,23 @@ class JobState(NamedTuple):
              "late": [rank._asdict() for rank in role.late]}
             for role in kept
         ]  # fmt: skip
-        return documents.encoded(run_id, {**self._asdict(), "roles": roles})
+        return documents.encode_document(run_id, {**self._asdict(), "roles": roles})
 
 
-def write(run: Path, run_id: str, state: JobState) -> None:
+def write_state(run: Path, run_id: str, state: JobState) -> None:
     """Replace the file. OSError: it cannot be written."""
     documents.replace_file(run / layout.VERDICTS / layout.JOB, state.as_json(run_id))
 
 
-def show(run: Path, run_id: str) -> None:
+def show_life(run: Path, run_id: str) -> None:
     """Show that somebody judges who has nothing new to say yet: the file is touched. OSError: it cannot be written."""
     try:
         os.utime(run / layout.VERDICTS / layout.JOB, follow_symlinks=False)
     except FileNotFoundError:
-        write(run, run_id, JobState(written_ns=time.time_ns()))
+        write_state(run, run_id, JobState(written_ns=time.time_ns()))
 
 
-def read(run: Path, run_id: str) -> JobState | None:
+def read_state(run: Path, run_id: str) -> JobState | None:
     """What was said last; None where nothing was, or it cannot be used."""
     fields = documents.find_document(run / layout.VERDICTS / layout.JOB, run_id, _LIMIT_BYTES)
     return None if fields is None else _read_state(fields)

@@ -8,21 +8,22 @@ from ..host import apart, folders, life
 from . import documents, layout
 
 
-def take(run: Path) -> int | None:
-    """As `documents.taken`; None: somebody else judges this run. Where there are no locks, the later life is the one
-    that counts (`verdicts.py`).
+def take_lock(run: Path) -> int | None:
+    """As `documents.take_lock`; None: somebody else judges this run. Where there are no locks, the later life is the
+    one that counts (`verdicts.py`).
     """
     folders.make_folder(run / layout.VERDICTS)
-    return documents.taken(run / layout.VERDICTS / layout.JUDGE_LOCK)
+    return documents.take_lock(run / layout.VERDICTS / layout.JUDGE_LOCK)
 
 
 def take_over(run: Path, module: str, but_in: str = "") -> int | None:
-    """As `take`, from who holds it and shows nothing any more: it is ended, with its page, where it is a process of
-    this host, was started as `module`, and is in none of these states. Else it finds the file to be another, and ends.
+    """As `take_lock`, from who holds it and shows nothing any more: it is ended, with its page, where it is a process
+    of this host, was started as `module`, and is in none of these states. Else it finds the file to be another, and
+    ends.
     """
-    apart.end(life.holder_of(run / layout.VERDICTS / layout.JUDGE_LOCK), module, but_in)
+    apart.end_process(life.holder_of(run / layout.VERDICTS / layout.JUDGE_LOCK), module, but_in)
     (run / layout.VERDICTS / layout.JUDGE_LOCK).unlink(missing_ok=True)
-    return take(run)
+    return take_lock(run)
 
 
 def is_mine(run: Path, lock: int) -> bool:

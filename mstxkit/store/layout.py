@@ -106,7 +106,7 @@ def name_of_host(folder: Path, suffix: str) -> str:
     import hashlib
 
     place = f"{identity.boot_id()} {folder} {folder.stat().st_dev}"
-    return f"{identity.host()}-{hashlib.sha256(place.encode()).hexdigest()[:8]}{suffix}"
+    return f"{identity.name_host()}-{hashlib.sha256(place.encode()).hexdigest()[:8]}{suffix}"
 
 
 def of_keeper(processes: Iterable[str], host: str, there: Iterable[str]) -> list[str]:

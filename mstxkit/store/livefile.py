@@ -321,7 +321,7 @@ def read_bank_head(view: Buffer, at: int = 0) -> BankHead:
     return BankHead(*_BANK.unpack_from(view, at))
 
 
-def recorded(view: Buffer, layout: Layout) -> tuple[int, int]:
+def count_recorded(view: Buffer, layout: Layout) -> tuple[int, int]:
     """Sequence number of the active bank, and the records in it: another pair once anything was recorded."""
     (active,) = struct.unpack_from("<I", view, ACTIVE_BANK_AT)
     head = read_bank_head(view, layout.bank_at(min(active, layout.bank_count - 1)))

@@ -30,10 +30,10 @@ def given_in(setting: Any, name: str = "profiles") -> Path | None:
 
 def root_of(disk: Path, run_id: str) -> Path:
     """The folder of this run and host on a disk, a folder that `profiles=` names. It need not be there."""
-    return disk / f"mstxkit-{os.geteuid()}" / run_id / identity.host()
+    return disk / f"mstxkit-{os.geteuid()}" / run_id / identity.name_host()
 
 
-def made(disk: Path, run_id: str, below: tuple[str, ...]) -> Path:
+def make_session_folder(disk: Path, run_id: str, below: tuple[str, ...]) -> Path:
     """A folder of a session, each part of the way below the disk's made, or checked to be ours and no link.
     Raises OSError, CaptureError: it cannot be; the disk's folder itself is never made: it may not be mounted.
     """
@@ -61,7 +61,7 @@ def root_named_by(document: dict[str, Any], below: tuple[str, ...], run_id: str)
     none, or one that cannot be believed. `below`: the way to the session's folder below profiles/.
     """
     stored = table_of(document.get("stored") or document.get("fetched_from"))
-    if stored.get("host") != identity.host() or not isinstance(stored.get("folder"), str):
+    if stored.get("host") != identity.name_host() or not isinstance(stored.get("folder"), str):
         return None
     folder = Path(stored["folder"])
     if not folder.is_absolute() or folder.parts[-len(below) :] != below:

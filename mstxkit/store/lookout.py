@@ -52,11 +52,11 @@ class Lookout:
             places = {name: self._folder / f"{name}{layout.LIVE_SUFFIX}" for name in names}
             self._glances = {name: self._glances.get(name) or LiveGlance(place) for name, place in places.items()}
             processes = list(filter(None, map(_place_seen, self._glances.values())))
-            whereabouts.write(self._run, self._run_id, self._folder, processes)
+            whereabouts.write_whereabouts(self._run, self._run_id, self._folder, processes)
         except FileNotFoundError:
             pass  # somebody has removed the run folder: the sealer puts it back
         except (OSError, MstxkitError) as exc:
-            faults.note("whereabouts", exc)
+            faults.note_fault("whereabouts", exc)
         finally:
             self._looking.release()
 

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from typing import Any, Iterable, Mapping, NamedTuple, Union
 
-from ..errors import ConfigError, shortened
+from ..errors import ConfigError, shorten_value
 from .control_folder import ID_AT_MOST
 from .records import NO_STEP
-from .request import Known, Request, checked
+from .request import Known, Request, check_request
 
 REQUEST, CANCEL, COMMIT, DROP = KINDS = ("request", "cancel", "commit", "drop")
 _RANKS_AT_MOST = 1 << 31
@@ -64,22 +64,22 @@ def of_decision(decided: Commit | Drop) -> dict[str, Any]:
     return {"id": f"{decided.id}/{kind}", "kind": kind, "request": decided.id, word: getattr(decided, word)}
 
 
-def read(message: Mapping[str, Any], presets: Iterable[str] | None = None) -> Message:
+def read_message(message: Mapping[str, Any], presets: Iterable[str] | None = None) -> Message:
     """A message out of the file. Ranks are checked by the machine, which knows how many there are. `presets`: those
     that a request may name; None: any. Raises ConfigError: it is no message, or asks for what cannot be.
     """
-    source = f"message {shortened(message.get('id'))}"
+    source = f"message {shorten_value(message.get('id'))}"
     kind = message.get("kind")
     if kind not in KINDS:
-        raise ConfigError(f"{source}: kind={shortened(kind)}: one of {', '.join(KINDS)} is needed")
+        raise ConfigError(f"{source}: kind={shorten_value(kind)}: one of {', '.join(KINDS)} is needed")
     if kind == REQUEST:
         request, suspects = _read_request(message, presets, source), message.get("suspects", [])
         if not isinstance(suspects, list):
-            raise ConfigError(f"{source}: suspects={shortened(suspects)}: a list of ranks is needed")
+            raise ConfigError(f"{source}: suspects={shorten_value(suspects)}: a list of ranks is needed")
         return RequestReceived(request, tuple(_check_whole(rank, "suspects", source) for rank in suspects))
     id = _text_at(message, "request", source)
     if len(id) > ID_AT_MOST:
-        raise ConfigError(f"{source}: request={shortened(id)}: no request has an id of {len(id)} characters")
+        raise ConfigError(f"{source}: request={shorten_value(id)}: no request has an id of {len(id)} characters")
     if kind == COMMIT:
         return Commit(id, _check_whole(message.get("first_step"), "first_step", source, NO_STEP))
     reason = _text_at(message, "reason", source)[:_REASON_AT_MOST]
@@ -90,26 +90,28 @@ def _read_request(message: Mapping[str, Any], presets: Iterable[str] | None, sou
     """Its stages are known: whoever delivers it looks whether they run here."""
     fields = message.get("request")
     table = fields if isinstance(fields, dict) else {}
-    stages = _texts(table.get("stages", table.get("stage", [])))
-    may_name = Known(stages, range(_RANKS_AT_MOST), _texts(table.get("preset")) if presets is None else tuple(presets))
-    request = checked(fields, may_name, source)
+    stages = _read_texts(table.get("stages", table.get("stage", [])))
+    may_name = Known(
+        stages, range(_RANKS_AT_MOST), _read_texts(table.get("preset")) if presets is None else tuple(presets)
+    )
+    request = check_request(fields, may_name, source)
     if request.id != message.get("id"):
         raise ConfigError(f"{source}: it is not the id of the request in it, {request.id}")
     return request
 
 
-def _texts(field: Any) -> list[str]:
+def _read_texts(field: Any) -> list[str]:
     return [text for text in (field if isinstance(field, list) else [field]) if isinstance(text, str)]
 
 
 def _text_at(message: Mapping[str, Any], key: str, source: str) -> str:
     value = message.get(key)
     if not isinstance(value, str) or not value.isprintable():
-        raise ConfigError(f"{source}: {key}={shortened(value)}: a printable text is needed")
+        raise ConfigError(f"{source}: {key}={shorten_value(value)}: a printable text is needed")
     return value
 
 
 def _check_whole(value: Any, key: str, source: str, below: int = _RANKS_AT_MOST) -> int:
     if type(value) is not int or not 0 <= value < below:
-        raise ConfigError(f"{source}: {key}={shortened(value)}: a whole number from 0 to {below - 1} is needed")
+        raise ConfigError(f"{source}: {key}={shorten_value(value)}: a whole number from 0 to {below - 1} is needed")
     return value

@@ -86,7 +86,7 @@ class MetricsSetting(NamedTuple):
     flops: Flops = NOTHING_KNOWN
 
 
-def checked(metrics: Any = None, flops_per_token: Any = None, peak_flops: Any = None) -> MetricsSetting:
+def check_metrics(metrics: Any = None, flops_per_token: Any = None, peak_flops: Any = None) -> MetricsSetting:
     """What was given. Raises SettingError: one of them cannot be; the message says what can."""
     flops = Flops(by_stage(flops_per_token, "flops_per_token"), by_stage(peak_flops, "peak_flops"))
     if metrics is None or metrics == "":
@@ -133,11 +133,14 @@ def by_stage(value: Any, name: str) -> ByStage:
     if isinstance(value, str) and "=" in value:
         value = {stage: number for stage, _, number in (part.partition("=") for part in value.split(","))}
     if not isinstance(value, Mapping):
-        return _positive(value, name)
-    return {text_of(stage).strip(): _positive(number, name) for stage, number in list(value.items())[:_STAGES_AT_MOST]}
+        return _require_positive(value, name)
+    return {
+        text_of(stage).strip(): _require_positive(number, name)
+        for stage, number in list(value.items())[:_STAGES_AT_MOST]
+    }
 
 
-def _positive(value: Any, name: str) -> float:
+def _require_positive(value: Any, name: str) -> float:
     try:
         number = math.nan if isinstance(value, bool) else float(value)
     except (TypeError, ValueError, OverflowError):
@@ -163,6 +166,6 @@ def of_word(word: str) -> MetricsSetting:
     """The setting in a word; what cannot be in it is the default."""
     try:
         fields = table_of(json.loads(word)) if word else {}
-        return checked(*(fields.get(key) for key in ("metrics", "flops_per_token", "peak_flops")))
+        return check_metrics(*(fields.get(key) for key in ("metrics", "flops_per_token", "peak_flops")))
     except (ValueError, SettingError):
         return MetricsSetting()

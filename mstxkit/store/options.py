@@ -114,17 +114,17 @@ class Option(NamedTuple):
         )
 
 
-def settable(where: str) -> tuple[Option, ...]:
+def list_settable(where: str) -> tuple[Option, ...]:
     """All options that may be set there: PRESET, REQUEST or CONFIG."""
     return tuple(option for option in OPTIONS if where in option.where)
 
 
-def named(name: str) -> Option:
+def find_option(name: str) -> Option:
     """The option of this name."""
     return next(option for option in OPTIONS if option.name == name)
 
 
-def terms(profiler: str) -> dict[str, Term]:
+def list_terms(profiler: str) -> dict[str, Term]:
     """What `torch_npu`, `mindspore` or `torch` has, by our names."""
     terms = ((option.name, getattr(option, profiler)) for option in OPTIONS)
     return {name: term for name, term in terms if isinstance(term, Term)}

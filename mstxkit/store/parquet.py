@@ -2,7 +2,7 @@
 
 Such readers reserve memory by the lengths that a file claims, and a claim beyond the memory that there is aborts the
 process: one flipped bit in the footer is enough. So all that is claimed is followed here, without decoding a value:
-each length in the footer against the bytes that are there (`look`), and in each page's header before it is read
+each length in the footer against the bytes that are there (`look_at_file`), and in each page's header before it is read
 (`check_pages`).
 
 Source: apache/parquet-format 2.11, `parquet.thrift` (numbers of fields); thrift's `thrift-compact-protocol.md`.
@@ -62,7 +62,7 @@ class RowGroup(NamedTuple):
         return (least, most) if type(least) is type(most) is int else None
 
 
-def look(file: IO[bytes]) -> list[RowGroup]:
+def look_at_file(file: IO[bytes]) -> list[RowGroup]:
     """Follow what a file's footer claims; it is at its begin again afterwards.
 
     *Cost*: 5 ms for a thousand chunks of columns. Raises FormatError: it claims what it does not hold, or more than a
@@ -86,7 +86,7 @@ def look(file: IO[bytes]) -> list[RowGroup]:
 
 
 def check_pages(file: IO[bytes], group: RowGroup, names: Collection[str] | None = None) -> None:
-    """Follow what the pages of these columns of a group claim (None: of all); raises as `look`.
+    """Follow what the pages of these columns of a group claim (None: of all); raises as `look_at_file`.
 
     *Cost*: 15 microseconds a page; the pages' headers are read, no page is.
     """
@@ -108,7 +108,7 @@ def _row_group(group: Mapping[int, Any], first: int, rows: int, columns: Sequenc
         raise FormatError("a part of it has other columns than it says", offset=end)
     chunks = tuple(_read_chunk(column, name, rows, end) for column, name in zip(listed, columns))
     metas = {name: column[_COLUMN_META] for column, name in zip(listed, columns)}
-    bounds = {name: (_value(meta, _LEAST), _value(meta, _MOST)) for name, meta in metas.items()}
+    bounds = {name: (_find_value(meta, _LEAST), _find_value(meta, _MOST)) for name, meta in metas.items()}
     empty = frozenset(name for name, meta in metas.items() if _statistics_of(meta).get(_NULLS) == rows)
     whole = {name: both for name, both in bounds.items() if None not in both}
     return RowGroup(first, rows, frozenset(metas), whole, empty, chunks)
@@ -119,7 +119,7 @@ def _statistics_of(meta: Mapping[int, Any]) -> Mapping[int, Any]:
     return fields if isinstance(fields, dict) else {}
 
 
-def _value(meta: Mapping[int, Any], key: int) -> Any:
+def _find_value(meta: Mapping[int, Any], key: int) -> Any:
     content, kind = _statistics_of(meta).get(key), meta.get(_TYPE)
     if not isinstance(content, bytes):
         return None

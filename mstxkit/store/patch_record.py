@@ -15,7 +15,7 @@ FORMAT, LIMIT_BYTES, _NAME_CHARACTERS = 1, 1 << 20, 200
 FIELDS = ("framework", "path", "state", "reason", "detail", "tier", "version")
 
 
-def write(run: Path, process: str, states: Iterable[Any], settings: Mapping[str, Any]) -> None:
+def write_record(run: Path, process: str, states: Iterable[Any], settings: Mapping[str, Any]) -> None:
     """Replace the record of a process; its states have the attributes of FIELDS, and `calls`.
     Raises OSError, CaptureError: it cannot be written.
     """
@@ -26,12 +26,12 @@ def write(run: Path, process: str, states: Iterable[Any], settings: Mapping[str,
     documents.replace_file(folder / f"{process}{layout.PATCHES_SUFFIX}", content.encode())
 
 
-def parse(raw: bytes) -> list[tuple[Any, ...]]:
+def parse_record(raw: bytes) -> list[tuple[Any, ...]]:
     """The fields of each target, as texts, and its calls, where known. Raises FormatError: it is no such record."""
     try:
         targets = json.loads(raw)["targets"]
         calls = [n if type(n := target.get("calls")) is int and 0 <= n < 1 << 63 else None for target in targets]
-        return [(*(_text(target.get(name, "")) for name in FIELDS), n) for target, n in zip(targets, calls)]
+        return [(*(_cut_text(target.get(name, "")) for name in FIELDS), n) for target, n in zip(targets, calls)]
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as exc:
         raise FormatError(f"the record of patches cannot be read: {exc}") from None
 
@@ -42,10 +42,10 @@ def parse_settings(raw: bytes) -> dict[str, str]:
     """
     try:
         settings = json.loads(raw).get("settings", {}).items()
-        return {_text(name)[:_NAME_CHARACTERS]: _text(value)[:_NAME_CHARACTERS] for name, value in settings}
+        return {_cut_text(name)[:_NAME_CHARACTERS]: _cut_text(value)[:_NAME_CHARACTERS] for name, value in settings}
     except (ValueError, TypeError, AttributeError, RecursionError) as exc:
         raise FormatError(f"the record of patches cannot be read: {exc}") from None
 
 
-def _text(value: Any) -> str:
+def _cut_text(value: Any) -> str:
     return text_of(str(value))

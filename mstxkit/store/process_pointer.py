@@ -15,7 +15,7 @@ FORMAT, LIMIT_BYTES = 1, 1 << 16
 _KEPT = ("run", "host", "boot", "pid", "pidns", "pid_start", "start")
 
 
-def write(file: Path, path: Path, who: Mapping[str, Any], life: str | None = None) -> None:
+def write_pointer(file: Path, path: Path, who: Mapping[str, Any], life: str | None = None) -> None:
     """Say that the process with this identity has its live file at `path`, and its proof of life at `life`.
     Raises OSError: it cannot be written.
     """
@@ -23,7 +23,7 @@ def write(file: Path, path: Path, who: Mapping[str, Any], life: str | None = Non
     documents.replace_file(file, json.dumps(pointer).encode())
 
 
-def parse(raw: bytes) -> dict[str, Any]:
+def parse_pointer(raw: bytes) -> dict[str, Any]:
     """The fields of a pointer file. Raises FormatError: it is none, or a newer mstxkit's."""
     pointer = documents.object_in(raw)
     if not isinstance(pointer.get("path"), str):
@@ -33,7 +33,7 @@ def parse(raw: bytes) -> dict[str, Any]:
     return pointer
 
 
-def read(file: Path) -> dict[str, Any] | None:
+def read_pointer(file: Path) -> dict[str, Any] | None:
     """The fields of a pointer file as they are; None where it cannot be read."""
     return documents.read_json(file, LIMIT_BYTES)
 
@@ -41,7 +41,7 @@ def read(file: Path) -> dict[str, Any] | None:
 def all_here(run: Path) -> list[Path]:
     """Those of this host's processes: announced, half made, or claimed by an adopter."""
     kinds = (layout.POINTER, layout.BEING_MADE)
-    candidates = (run / layout.LIVE).glob(f"{identity.host()}-*")
+    candidates = (run / layout.LIVE).glob(f"{identity.name_host()}-*")
     return sorted(path for path in candidates if any(kind in path.name for kind in kinds))
 
 

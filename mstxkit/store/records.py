@@ -60,14 +60,14 @@ class Record(NamedTuple):
     kind: int
 
 
-def check(w0: int, w1: int, w2: int, salt: int, index: int) -> int:
+def check_record(w0: int, w1: int, w2: int, salt: int, index: int) -> int:
     """The check bits (1 to 4093) of a record at `index` of a bank with `salt`; those in `w2` are left out."""
     return (w0 ^ w1 ^ (w2 & LOW_52) ^ salt ^ index) % CHECK_PRIME + 1
 
 
 def is_whole(w0: int, w1: int, w2: int, salt: int, index: int) -> bool:
     """Does the record carry the check bits that its bank and place ask for?"""
-    return w2 >> CHECK_SHIFT == check(w0, w1, w2, salt, index)
+    return w2 >> CHECK_SHIFT == check_record(w0, w1, w2, salt, index)
 
 
 def duration_bits(ticks: int) -> int:
@@ -77,7 +77,7 @@ def duration_bits(ticks: int) -> int:
     return min(ticks >> SCALE_SHIFT, DURATION_MAX) | SCALED
 
 
-def unpack(w0: int, w1: int, w2: int) -> Record:
+def unpack_record(w0: int, w1: int, w2: int) -> Record:
     """A range or mark from its words; the check bits are not looked at."""
     shift = SCALE_SHIFT if w2 & SCALED else 0
     return Record(

@@ -163,18 +163,18 @@ class Acknowledgement(NamedTuple):
     document: dict[str, Any]
 
 
-def encoded(run_id: str, rank: int, role: str, document: Mapping[str, Any]) -> bytes:
+def encode_report(run_id: str, rank: int, role: str, document: Mapping[str, Any]) -> bytes:
     """The content of this process's acknowledgement as this rank."""
     about: dict[str, Any] = {"format": FORMAT, "run": run_id, "rank": rank, "role": layout.role_in_names(role)}
-    about.update(host=identity.host(), pid=os.getpid(), written_ns=time.time_ns(), document=dict(document))
+    about.update(host=identity.name_host(), pid=os.getpid(), written_ns=time.time_ns(), document=dict(document))
     return json.dumps(about, default=str).encode()
 
 
-def read(file: Path, run_id: str, is_private: bool = False) -> Acknowledgement | None:
+def read_report(file: Path, run_id: str, is_private: bool = False) -> Acknowledgement | None:
     """The acknowledgement in a file; None where there is none, and of a copy of another rank's file.
     Raises Unusable: it is no acknowledgement of this run.
     """
-    fields = documents.document(file, run_id, is_private)
+    fields = documents.read_document(file, run_id, is_private)
     if fields is None:
         return None
     if not all(isinstance(fields.get(field), kind) for field, kind in _TYPES.items()):
@@ -184,23 +184,28 @@ def read(file: Path, run_id: str, is_private: bool = False) -> Acknowledgement |
     return ack if (ack.rank, ack.role) == layout.ack_of(file.name) else None
 
 
-def fitted(document: dict[str, Any]) -> dict[str, Any]:
+def fit_report(document: dict[str, Any]) -> dict[str, Any]:
     """The same without the oldest of what it tells and remembers, if an acknowledgement would be too large to be read.
 
     What cannot be written down would keep a rank from recording anything.
     """
     while len(json.dumps(document, default=str)) > LIMIT_BYTES - _ENVELOPE_BYTES:
         memory = document["memory"]
-        early = {kind: dict(_newer(list(of.items()))) for kind, of in memory["early"].items()}
-        memory = {**memory, "ended": _newer(memory["ended"]), "elsewhere": _newer(memory["elsewhere"]), "early": early}
-        smaller = {**document, "reports": _newer(document["reports"]), "memory": memory}
+        early = {kind: dict(_keep_newer(list(of.items()))) for kind, of in memory["early"].items()}
+        memory = {
+            **memory,
+            "ended": _keep_newer(memory["ended"]),
+            "elsewhere": _keep_newer(memory["elsewhere"]),
+            "early": early,
+        }
+        smaller = {**document, "reports": _keep_newer(document["reports"]), "memory": memory}
         if smaller == document:
             break
         document = smaller
     return document
 
 
-def _newer(listed: list[Any]) -> list[Any]:
+def _keep_newer(listed: list[Any]) -> list[Any]:
     return listed[(len(listed) + 1) // 2 :]
 
 

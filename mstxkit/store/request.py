@@ -14,12 +14,12 @@ from dataclasses import dataclass
 from typing import Any, Collection, Mapping, NamedTuple, Union
 
 from .. import stages as stage_names
-from ..errors import ConfigError, Problem, shortened
+from ..errors import ConfigError, Problem, shorten_value
 from . import groups, layout, limits
 from .limits import SessionLimits
-from .options import FLAG, NAMES, NUMBER, ONE_OF, REQUEST, SOME_OF, Option, settable
+from .options import FLAG, NAMES, NUMBER, ONE_OF, REQUEST, SOME_OF, Option, list_settable
 from .records import STEP_MAX
-from .values import spans
+from .values import write_spans
 
 ALL, SUSPECT_AND_PEER = "all", "suspect+peer"
 # Instead of a stage: the steps themselves, in one session from the first of them to the end of the last.
@@ -107,7 +107,7 @@ class Request:
         return len(self.stages) == 1 and 1 in (self.steps, self.occurrences) and self.sample is None
 
     def as_json(self) -> dict[str, Any]:
-        """A plain dict for `json.dumps`; `checked` makes an equal request of it."""
+        """A plain dict for `json.dumps`; `check_request` makes an equal request of it."""
         return {"id": self.id, **self._as_content()}
 
     def ranks_in(self, world_size: int, suspects: Collection[int] = ()) -> tuple[int, ...]:
@@ -134,7 +134,7 @@ class Request:
         }  # fmt: skip
 
 
-def checked(fields: Any, names: Known, source: str = "request", now_ns: int | None = None) -> Request:
+def check_request(fields: Any, names: Known, source: str = "request", now_ns: int | None = None) -> Request:
     """A request from a dict that came from anywhere, from a file or of what `escalate()` was given.
     `source`: what messages call it. `now_ns`: as `created_ns` where that is left out; default: this host's wall clock.
     Raises ConfigError: with one `Problem` for each thing in it that is wrong or unknown.
@@ -151,7 +151,7 @@ class _RequestFields:
 
     def request(self) -> Request:
         if not isinstance(self.fields, dict):
-            raise ConfigError(f"{self.source}: a request is a JSON object, not {shortened(self.fields)}")
+            raise ConfigError(f"{self.source}: a request is a JSON object, not {shorten_value(self.fields)}")
         self._check_keys("", self.fields, _KEYS)
         steps, occurrences = self._read_window()
         options = self._read_options()
@@ -176,7 +176,7 @@ class _RequestFields:
     def _check_keys(self, place: str, table: Mapping[Any, Any], allowed: Collection[str]) -> None:
         for key in table:
             if key not in allowed:
-                shown = key if isinstance(key, str) and key.isprintable() and len(key) < 80 else shortened(key)
+                shown = key if isinstance(key, str) and key.isprintable() and len(key) < 80 else shorten_value(key)
                 self._wrong(f"{place}{shown}", None, "there is no such key", sorted(allowed))
 
     def _read_stages(self) -> tuple[str, ...]:
@@ -188,11 +188,11 @@ class _RequestFields:
         if not isinstance(names, (list, tuple)) or not names:
             self._wrong(key, field, "must be a stage's name, or a list of some", self.names.stages)
             return ()
-        of_the_run = {stage_names.canonical(name) for name in self.names.stages}
+        of_the_run = {stage_names.canonical_key(name) for name in self.names.stages}
         for name in names:
-            if not isinstance(name, str) or stage_names.canonical(name) not in of_the_run:
+            if not isinstance(name, str) or stage_names.canonical_key(name) not in of_the_run:
                 self._wrong(key, name, "no stage of this run", sorted(self.names.stages))
-        return tuple(sorted({stage_names.canonical(name) for name in names if isinstance(name, str)}))
+        return tuple(sorted({stage_names.canonical_key(name) for name in names if isinstance(name, str)}))
 
     def _read_ranks(self) -> Ranks:
         ranks = self.fields.get("ranks")
@@ -202,7 +202,7 @@ class _RequestFields:
             return ranks
         elif groups.are_groups(ranks):
             try:
-                return groups.plain(str(ranks))
+                return groups.strip_words(str(ranks))
             except ValueError as exc:
                 self._wrong("ranks", ranks, f"{exc}; give numbers, {', '.join(groups.FORMS)}")
         elif not isinstance(ranks, (list, tuple)) or not ranks:
@@ -214,7 +214,7 @@ class _RequestFields:
     def _check_numbered(self, ranks: Collection[Any]) -> tuple[int, ...]:
         for rank in ranks:
             if type(rank) is not int or rank not in self.names.ranks:
-                self._wrong("ranks", rank, "no rank of this run", spans(self.names.ranks, " to "))
+                self._wrong("ranks", rank, "no rank of this run", write_spans(self.names.ranks, " to "))
         distinct = sorted({rank for rank in ranks if type(rank) is int})
         if not self.problems and len(distinct) < len(ranks):
             self._wrong("ranks", list(ranks), "a rank is given twice")
@@ -236,7 +236,7 @@ class _RequestFields:
         return str(preset)
 
     def _read_options(self) -> tuple[tuple[str, Any], ...]:
-        options = {option.name: option for option in settable(REQUEST)}
+        options = {option.name: option for option in list_settable(REQUEST)}
         values = self._table_at("options", options)
         return tuple((key, self._read_option(options[key], values[key])) for key in sorted(values) if key in options)
 

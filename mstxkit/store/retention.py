@@ -15,7 +15,7 @@ from typing import Iterable, NamedTuple
 from ..host import folders, identity
 from . import documents, layout
 from .fetching import has_ended
-from .session_file import RecordedSession, as_text, sessions
+from .session_file import RecordedSession, as_text, read_sessions
 from .values import text_of, whole_number
 
 _LOCK = "retention.lock"
@@ -43,8 +43,8 @@ def make_room(run: Path, run_id: str, limit_bytes: int, root: Path | None = None
     """
     if limit_bytes <= 0 or not (run / layout.PROFILES).is_dir():
         return []
-    with documents.locked(run / layout.PROFILES / _LOCK, _WAIT_S):
-        every = [kept for session in sessions(run, run_id) if (kept := _find_kept(run, session, root)) is not None]
+    with documents.hold_lock(run / layout.PROFILES / _LOCK, _WAIT_S):
+        every = [kept for session in read_sessions(run, run_id) if (kept := _find_kept(run, session, root)) is not None]
         _finish_removals(kept for kept in every if kept.session.document.get("removed"))
         present = [kept for kept in every if not kept.session.document.get("removed")]
         return [_remove_kept(run, kept, limit_bytes) for kept in _too_much(present, limit_bytes)]
@@ -70,7 +70,7 @@ def _find_kept(run: Path, session: RecordedSession, root: Path | None) -> _Kept 
     about = gone if isinstance(gone, dict) else document
     stored = about.get("stored")
     if root is not None:
-        is_here = isinstance(stored, dict) and stored.get("host") == identity.host()
+        is_here = isinstance(stored, dict) and stored.get("host") == identity.name_host()
         path = root.joinpath(*below) if is_here else None
     else:
         parts = layout.data_parts(below, text_of(about.get("output")), text_of(document.get("request")))

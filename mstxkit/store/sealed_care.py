@@ -54,7 +54,7 @@ def take_care(care: SealedCare, within_s: float = 0.0) -> Moved | None:
     """Do all that there is to do on this host; what was moved, and why the rest was not. None: somebody else is at it.
     `within_s`: so long is waited for somebody else. Raises OSError, MstxkitError: it cannot be done.
     """
-    with documents.alone((care.place or care.live) / LOCK, within_s) as is_alone:
+    with documents.try_lock((care.place or care.live) / LOCK, within_s) as is_alone:
         if not is_alone:
             return None
         if not _is_there(care):
@@ -91,11 +91,11 @@ class _Ledger:
         self._own = None if name else (care.place or care.live) / _OWN_COPY
         # Of a host with no place of its own: containers may share its name, and have another /dev/shm each.
         key = hashlib.sha256(f"{identity.boot_id()} {care.live}".encode("utf-8", "surrogateescape")).hexdigest()[:16]
-        self._file = care.run / layout.CARE / (name or care_record.name_of(identity.host(), token or key))
+        self._file = care.run / layout.CARE / (name or care_record.name_of(identity.name_host(), token or key))
         own = None if self._own is None else care_record.read_file(self._own, care.run_id)
         before = own or care_record.read_file(self._file, care.run_id) or CareRecord("")
         place = ("", "") if care.place is None or name else (str(care.place), token or "")
-        self.record = before._replace(host="" if name else identity.host(), folder=place[0], token=place[1])
+        self.record = before._replace(host="" if name else identity.name_host(), folder=place[0], token=place[1])
         self._before = before
 
     def finish(self) -> None:
@@ -103,7 +103,7 @@ class _Ledger:
         if self.record.removing:
             for name in filter(layout.is_sealed, self.record.removing):
                 self._unlink_file(name)
-            removed = care_record.counted(self.record.removed, self.record.removing)
+            removed = care_record.add_removals(self.record.removed, self.record.removing)
             self._keep_record(self.record._replace(removed=removed, removing={}))
 
     def remove(self, files: list[SealedFile]) -> None:
@@ -113,13 +113,15 @@ class _Ledger:
             costs = {file.name: Cost(1, file.bytes, records_in(paths[file.name])) for file in some}
             self._keep_record(self.record._replace(removing=costs))
             gone = {name: cost for name, cost in costs.items() if self._unlink_file(name)}
-            self._keep_record(self.record._replace(removed=care_record.counted(self.record.removed, gone), removing={}))
+            self._keep_record(
+                self.record._replace(removed=care_record.add_removals(self.record.removed, gone), removing={})
+            )
 
     def _unlink_file(self, name: str) -> bool:
         """Was it there? Another one that removes it counts it."""
         try:
             path = sealed_place.path_of(self._care.folders, name)
-            with documents.closing(documents.open_folder(path.parent)) as folder:
+            with documents.close_after(documents.open_folder(path.parent)) as folder:
                 os.unlink(path.name, dir_fd=folder)
             return True
         except FileNotFoundError:
@@ -128,7 +130,7 @@ class _Ledger:
     def _keep_record(self, record: CareRecord) -> None:
         self.record = record
         if self._own is None:
-            care_record.write(self._file, self._care.run_id, record)
+            care_record.write_record(self._file, self._care.run_id, record)
         else:
             care_record.write_file(self._own, self._care.run_id, record)
 
@@ -142,7 +144,7 @@ class _Ledger:
         if is_news or self._is_of_run or care_record.read_file(self._file, self._care.run_id) is None:
             self._keep_record(record._replace(as_of_ns=time.time_ns()))
             if self._own is not None:
-                care_record.write(self._file, self._care.run_id, self.record)
+                care_record.write_record(self._file, self._care.run_id, self.record)
 
 
 def _tidied_here(care: SealedCare, ledger: _Ledger, moved: Moved) -> None:
@@ -156,7 +158,7 @@ def _tidied_here(care: SealedCare, ledger: _Ledger, moved: Moved) -> None:
         for process in sorted({layout.sealed_process(name) for name in moved.names}):
             ledger.remove(beyond(_of_process(care, process), care.quota_bytes))
     if care.host_bytes:
-        ledger.remove(beyond(_list_sealed(care, care.folders, f"{identity.host()}-"), care.host_bytes))
+        ledger.remove(beyond(_list_sealed(care, care.folders, f"{identity.name_host()}-"), care.host_bytes))
 
 
 def _of_process(care: SealedCare, process: str) -> list[SealedFile]:
@@ -182,7 +184,7 @@ def _tidied_as_a_whole(care: SealedCare) -> None:
     if not _is_due(care, name):
         return
     try:
-        with documents.locked(care.run / layout.CARE / f"{care_record.RUN}.lock", _ASK_S):
+        with documents.hold_lock(care.run / layout.CARE / f"{care_record.RUN}.lock", _ASK_S):
             if _is_due(care, name):
                 ledger = _Ledger(care._replace(place=None), name)
                 ledger.finish()
@@ -269,7 +271,7 @@ def move(place: Path, sealed: Path, name: str, pace: Pace) -> None:
     source = claimed if os.path.lexists(claimed) else place / name
     if not stat.S_ISREG(os.lstat(source).st_mode):
         raise MstxkitError(f"{source} is no file")
-    with documents.closing(documents.open_folder(sealed)) as folder:
+    with documents.close_after(documents.open_folder(sealed)) as folder:
         # Before it is claimed: its writer's own quota goes on counting it.
         if not is_same(source, target) and (why := why_no_room(sealed, os.lstat(source).st_size)):
             raise OSError(28, why)
@@ -326,7 +328,7 @@ def looked_at(path: Path, name: str) -> SealedFile | None:
 def records_in(path: Path) -> int:
     """How many records a sealed file holds, by its index or the heads of its blocks. Damage counts for none."""
     try:
-        with documents.closing(documents.open_regular(path)) as descriptor:
+        with documents.close_after(documents.open_regular(path)) as descriptor:
             size = os.fstat(descriptor).st_size
             by_index = _by_index(descriptor, size)
             return sum(_by_heads(descriptor, size)) if by_index is None else by_index
@@ -345,7 +347,7 @@ def _by_index(descriptor: int, size: int) -> int | None:
     if isinstance(head, segment.BlockDamage) or head.kind != segment.INDEX or head.end != size:
         return None
     try:
-        entries = block_index.read(data, head).entries
+        entries = block_index.read_index(data, head).entries
     except FormatError:
         return None  # damaged, or compressed by what this Python has not: heads never are
     return sum(whole_number(entry.fields.get("records")) for entry in entries if entry.kind == segment.RECORDS)

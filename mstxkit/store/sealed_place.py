@@ -35,7 +35,7 @@ class OwnDisk:
 
     def announce(self) -> None:
         """Before anything is there, the run says that there may be. Raises OSError, CaptureError: it cannot."""
-        care_record.announce(self._run, self._run_id, self.place, token_of(self.place) or "")
+        care_record.announce_place(self._run, self._run_id, self.place, token_of(self.place) or "")
 
     def put_back(self) -> None:
         """Somebody has removed the folder. Raises SettingError as before."""
@@ -47,7 +47,7 @@ def made(disk: Path, run_id: str) -> Path:
     Raises SettingError: it cannot be had.
     """
     try:
-        folder = local_place.made(disk, run_id, (FOLDER,))
+        folder = local_place.make_session_folder(disk, run_id, (FOLDER,))
         documents.write_new(folder / _TOKEN, os.urandom(_TOKEN_DIGITS // 2).hex().encode())
         return folder
     except OSError as exc:
@@ -58,7 +58,7 @@ def made(disk: Path, run_id: str) -> Path:
 def token_of(folder: Path) -> str | None:
     """What tells this folder from others; None where it says nothing."""
     try:
-        token = documents.read(folder / _TOKEN, _TOKEN_DIGITS)
+        token = documents.read_small(folder / _TOKEN, _TOKEN_DIGITS)
     except MstxkitError:
         return None
     text = (token or b"").decode("ascii", "replace")
@@ -67,14 +67,14 @@ def token_of(folder: Path) -> str | None:
 
 def on_this_host(run: Path, run_id: str) -> list[Path]:
     """The folders on this host's disks that the run names, and that are really its own. Never raises."""
-    folders = (believe_record(record, run_id) for record in care_record.records(run, run_id, identity.host()))
+    folders = (believe_record(record, run_id) for record in care_record.read_records(run, run_id, identity.name_host()))
     return sorted({folder for folder in folders if folder is not None})
 
 
 def believe_record(record: care_record.CareRecord, run_id: str) -> Path | None:
     """The folder that this record speaks of, if it can be read here."""
     folder = Path(record.folder)
-    if record.host != identity.host() or not folder.is_absolute() or len(folder.parts) < 5:
+    if record.host != identity.name_host() or not folder.is_absolute() or len(folder.parts) < 5:
         return None
     is_its_place = folder == local_place.root_of(folder.parents[3], run_id) / FOLDER
     is_believed = is_its_place and local_place.is_own(folder) and token_of(folder) == record.token
@@ -106,7 +106,7 @@ def path_of(folders: Sequence[Path], name: str) -> Path:
     return folders[-1] / name
 
 
-def opened(folders: Sequence[Path], name: str) -> int:
+def open_sealed(folders: Sequence[Path], name: str) -> int:
     """A descriptor of a sealed file, wherever it is.
     Raises FormatError: not a regular file; OSError: it is nowhere, or cannot be opened.
     """
@@ -120,5 +120,5 @@ def opened(folders: Sequence[Path], name: str) -> int:
 
 
 def _opened_in(folder: Path, name: str) -> int:
-    with documents.closing(documents.open_folder(folder)) as descriptor:
+    with documents.close_after(documents.open_folder(folder)) as descriptor:
         return documents.open_regular(name, descriptor)

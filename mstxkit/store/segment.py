@@ -125,7 +125,7 @@ def pack_block(kind: int, meta: dict[str, Any], payload: bytes = b"") -> bytes:
     return head + _CRC.pack(zlib.crc32(head)) + _CRC.pack(zlib.crc32(text)) + text + payload
 
 
-def scan(data: Buffer) -> Iterator[Block | BlockDamage]:
+def scan_blocks(data: Buffer) -> Iterator[Block | BlockDamage]:
     """Every whole block of a sealed file, and every stretch that is none, in file order.
     Raises FormatError: these bytes are no sealed file at all; NewerVersionError: written by a newer mstxkit.
     """
@@ -251,7 +251,7 @@ def encode_bank(raw: bytes, text: bytes, salt: int) -> Payload:
 def _extent_of(words: list[int]) -> Extent:
     """Of records as they are encoded: each first word is its difference to that of the record before."""
     w0s = [w0 & records.U64 for w0 in accumulate(words[0::3])]
-    rows = [records.unpack(*each) for each in zip(w0s, words[1::3], words[2::3])]
+    rows = [records.unpack_record(*each) for each in zip(w0s, words[1::3], words[2::3])]
     if not rows:
         return NOTHING
     steps = [record.step for record in rows if record.step != records.NO_STEP] or [records.NO_STEP]
@@ -268,12 +268,12 @@ def to_planes(words: list[int]) -> bytes:
     return b"".join(raw[k :: records.RECORD_BYTES] for k in range(records.RECORD_BYTES))
 
 
-def join(payload: Payload) -> bytes:
+def join_payload(payload: Payload) -> bytes:
     """The parts of a records block as one stream, to be compressed."""
     return b"".join((payload.texts, payload.planes, payload.attributes))
 
 
-def split(stream: bytes, meta: dict[str, Any]) -> Payload:
+def split_stream(stream: bytes, meta: dict[str, Any]) -> Payload:
     """Cut a records block's uncompressed stream into its parts; planes and attributes stay where they are in it.
     Raises FormatError: the meta does not say how long they are, the stream is not as long as it says, or texts that are
     stored as columns are none.
@@ -285,12 +285,12 @@ def split(stream: bytes, meta: dict[str, Any]) -> Payload:
     planes_end = text_bytes + n * records.RECORD_BYTES
     if len(stream) != planes_end + m * records.RECORD_BYTES:
         raise FormatError("a block whose content is not as long as it says")
-    texts = text_columns.read(stream[:text_bytes])
+    texts = text_columns.read_texts(stream[:text_bytes])
     view = memoryview(stream)
     return Payload(texts, view[text_bytes:planes_end], view[planes_end:], n, m)
 
 
-def compress(stream: Buffer) -> tuple[str, bytes]:
+def compress_stream(stream: Buffer) -> tuple[str, bytes]:
     """(codec, bytes): zstd where the `zstandard` package is installed, else zlib. Both release the GIL."""
     try:
         import zstandard
@@ -301,8 +301,8 @@ def compress(stream: Buffer) -> tuple[str, bytes]:
     return "zstd", _of_thread.packer.compress(stream)
 
 
-def decompress(codec: str, payload: bytes, limit_bytes: int = 1 << 30) -> bytes:
-    """Undo `compress`.
+def decompress_stream(codec: str, payload: bytes, limit_bytes: int = 1 << 30) -> bytes:
+    """Undo `compress_stream`.
     Raises FormatError: an unknown codec, one that is not installed, damaged content, or one larger than the limit.
     """
     try:

@@ -94,8 +94,8 @@ class SessionFile:
         self._run, self._is_only_window = run, start.order.is_only_window
         if start.order.local is not None:
             below = self.folder.relative_to(run / layout.PROFILES).parts
-            self.data = local_place.made(start.order.local, start.order.run_id, below)
-            self.document["stored"] = {"host": identity.host(), "folder": str(self.data)}
+            self.data = local_place.make_session_folder(start.order.local, start.order.run_id, below)
+            self.document["stored"] = {"host": identity.name_host(), "folder": str(self.data)}
         self.is_settled = False
         text = as_text(self.document)
         documents.replace_file(self.folder / SESSION_FILE, text + b" " * (_ROOM_BYTES - len(text)))
@@ -127,7 +127,7 @@ class SessionFile:
             # In the place that it has: a reader may see it half written, which beats one that says it still records.
             flags = os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC
             with suppress(OSError):  # it was said that the file is not what it should be
-                with documents.closing(os.open(self.folder / SESSION_FILE, flags)) as descriptor:
+                with documents.close_after(os.open(self.folder / SESSION_FILE, flags)) as descriptor:
                     os.pwrite(descriptor, text + b" " * (_ROOM_BYTES - len(text)), 0)
             problem = f"{SESSION_FILE} could not be replaced as a whole: {exc}"
         self.is_settled = True
@@ -240,7 +240,7 @@ class RecordedSession(NamedTuple):
         return steps or ([began] if began is not None else [])
 
 
-def sessions(
+def read_sessions(
     run: str | os.PathLike[str], run_id: str, unusable: list[Unusable] | None = None
 ) -> Iterator[RecordedSession]:
     """Every profile of a run, light ones too, by stage, step, rank and start; what cannot be read is added to
@@ -252,7 +252,7 @@ def sessions(
             unusable.append(Unusable(top, f"more than {count} profiles: the rest is left out"))
             return
         try:
-            document = documents.document(Path(place, SESSION_FILE), run_id)
+            document = documents.read_document(Path(place, SESSION_FILE), run_id)
         except Unusable as exc:
             unusable.append(exc)
             continue

@@ -38,12 +38,12 @@ class Figures(NamedTuple):
 
     def as_json(self, run_id: str) -> bytes:
         """Its file."""
-        return documents.encoded(run_id, {**self._asdict(), "values": dict(self.values)})
+        return documents.encode_document(run_id, {**self._asdict(), "values": dict(self.values)})
 
 
 def read_settings(run: Path, run_id: str) -> LiveSettings:
     """The settings of a run. Raises Unusable: the file is not what it should be."""
-    fields = documents.document(run / layout.CONTROL / layout.SETTINGS, run_id, is_private=True)
+    fields = documents.read_document(run / layout.CONTROL / layout.SETTINGS, run_id, is_private=True)
     if fields is None:
         return LiveSettings()
     return LiveSettings(values.count_of(fields.get("version")), _read_numbers(fields.get("values"), VALUES_AT_MOST))
@@ -54,7 +54,7 @@ def change_settings(run: Path, run_id: str, changed: Mapping[str, float]) -> Liv
     folder = run / layout.CONTROL
     try:
         folders.make_folder(folder)
-        with documents.locked(folder / f"{layout.SETTINGS}.lock", _WITHIN_S):
+        with documents.hold_lock(folder / f"{layout.SETTINGS}.lock", _WITHIN_S):
             try:
                 before = read_settings(run, run_id)
             except WrittenByNewer:
@@ -64,7 +64,7 @@ def change_settings(run: Path, run_id: str, changed: Mapping[str, float]) -> Liv
                 before = LiveSettings(int(time.time()) % (1 << 31))
             after = LiveSettings(before.version + 1, {**before.values, **changed})
             fields = {"written_ns": time.time_ns(), **after._asdict()}
-            documents.replace_file(folder / layout.SETTINGS, documents.encoded(run_id, fields))
+            documents.replace_file(folder / layout.SETTINGS, documents.encode_document(run_id, fields))
             return after
     except (OSError, CaptureError) as exc:
         raise MstxkitError(f"settings cannot be left in {folder}: {exc}") from exc

@@ -121,15 +121,15 @@ def left_beside(live_file: Path) -> LastWords:
     """What is left of the process of a live file, told of or not."""
     for suffix in (layout.TOLD_SUFFIX, layout.STACKS_SUFFIX):
         try:
-            content = documents.read(live_file.with_suffix(suffix), 2 * LIMIT_BYTES)
+            content = documents.read_small(live_file.with_suffix(suffix), 2 * LIMIT_BYTES)
         except (OSError, documents.Unusable):
             content = None
         if content is not None:
-            return read(content.decode("utf-8", "replace"))
+            return read_stacks(content.decode("utf-8", "replace"))
     return LastWords()
 
 
-def read(text: str) -> LastWords:
+def read_stacks(text: str) -> LastWords:
     """What is said in a file, or in its end."""
     threads: dict[int, list[StackFrame]] = {}
     about: dict[int, tuple[int, str]] = {}

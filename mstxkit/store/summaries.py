@@ -55,13 +55,14 @@ class StageSummary(NamedTuple):
         """Its 40 bytes; durations are rounded down to microseconds, from 36 minutes on to milliseconds."""
         return ROW.pack(
             records.NO_STEP if self.step is None else self.step, self.stage, min(self.occurrences, UNKNOWN_16),
-            self.entered_ns, _packed(self.left_ns - self.entered_ns), _packed(self.total_ns), _packed(self.longest_ns),
+            self.entered_ns, _pack_time(self.left_ns - self.entered_ns), _pack_time(self.total_ns),
+            _pack_time(self.longest_ns),
             _pack_busy(self.busy_ns, self.total_ns), _pack_known(self.responses, UNKNOWN_16),
             _pack_known(self.tokens, UNKNOWN_32), _pack_known(self.longest_response, UNKNOWN_32),
         )  # fmt: skip
 
 
-def _packed(ns: int) -> int:
+def _pack_time(ns: int) -> int:
     us = max(0, ns) // _US
     return us if us < COARSE else COARSE | min(us >> COARSE_SHIFT, COARSE - 1)
 

@@ -25,12 +25,12 @@ MARK = 0xFFFF
 _AT_MOST_BYTES, _TIMES_AT_MOST = 1 << 28, 1 << 10
 
 
-def sealed(texts: bytes, columns: bytes | None) -> bytes:
+def seal_texts(texts: bytes, columns: bytes | None) -> bytes:
     """What stands in a block: the columns, marked, or the texts as they lay where there are none."""
     return texts if columns is None else columns + TRAILER.pack(len(texts), MARK, 0, 0, 0)
 
 
-def read(stored: bytes) -> bytes:
+def read_texts(stored: bytes) -> bytes:
     """The texts of a block as they lay, without checksums. Raises FormatError: they are no columns, but marked so."""
     if len(stored) < TRAILER.size:
         return stored

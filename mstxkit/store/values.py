@@ -89,7 +89,7 @@ def record_with(kind: Callable[..., Item], names: Mapping[Reader[Any], str], **r
     return lambda value: kind(**{name: read(table_of(value).get(name)) for name, read in readers.items()})
 
 
-def grouped(items: Iterable[Item], key: Callable[[Item], Key]) -> dict[Key, list[Item]]:
+def group_by(items: Iterable[Item], key: Callable[[Item], Key]) -> dict[Key, list[Item]]:
     """Those with equal keys together, in the order of the first of each."""
     groups: dict[Key, list[Item]] = {}
     for item in items:
@@ -97,7 +97,7 @@ def grouped(items: Iterable[Item], key: Callable[[Item], Key]) -> dict[Key, list
     return groups
 
 
-def spans(numbers: Iterable[int], dash: str = "-") -> list[str]:
+def write_spans(numbers: Iterable[int], dash: str = "-") -> list[str]:
     """`["0", "2-7"]`: whole numbers in order, each run of them as its first and its last."""
     if isinstance(numbers, range) and numbers.step == 1 and len(numbers) > 1:
         return [f"{numbers[0]}{dash}{numbers[-1]}"]  # not one by one: where any rank may be named, these are billions

@@ -121,7 +121,7 @@ def life_of(name: str) -> LifeName:
     return LifeName(match[1], int(match[2])) if match else LifeName(name[: -len(layout.VERDICTS_SUFFIX)], 0)
 
 
-def fence(sizes: Mapping[str, int]) -> bytes:
+def write_fence(sizes: Mapping[str, int]) -> bytes:
     """The first line of a life: of the files before it so many bytes count."""
     return json.dumps({_FENCE: dict(sizes)}).encode() + b"\n"
 
@@ -139,7 +139,7 @@ def in_order(contents: Mapping[str, bytes]) -> Iterable[tuple[LifeName, bytes]]:
     return [(lives[name], contents[name][: at_most[name]]) for name in sorted(contents, key=lambda name: lives[name])]
 
 
-def read(run: Path, unusable: list[documents.Unusable] | None = None, by: str = "") -> list[Verdict]:
+def read_verdicts(run: Path, unusable: list[documents.Unusable] | None = None, by: str = "") -> list[Verdict]:
     """Every verdict of a run as it was said last, withdrawn ones too, oldest first. Of two lives of one judge the later
     one counts, of two judges who says it last.
     `unusable`: files that cannot be used are added. `by`: of those alone whose name begins so: `BY_WATCHMEN`.
@@ -147,7 +147,9 @@ def read(run: Path, unusable: list[documents.Unusable] | None = None, by: str = 
     newest: dict[str, tuple[str, Verdict]] = {}
     folder = run / layout.VERDICTS
     names = [name for name in documents.names_in(folder, layout.VERDICTS_SUFFIX) if name.startswith(by)]
-    contents = documents.each_usable(names, lambda name: (name, documents.read(folder / name, LIMIT_BYTES)), unusable)
+    contents = documents.each_usable(
+        names, lambda name: (name, documents.read_small(folder / name, LIMIT_BYTES)), unusable
+    )
     for life, content in in_order({name: content or b"" for name, content in contents}):
         # The last line may be half written.
         lines = (Verdict.read(documents.object_in(line)) for line in content.split(b"\n"))
@@ -158,18 +160,18 @@ def read(run: Path, unusable: list[documents.Unusable] | None = None, by: str = 
     return sorted((verdict for _, verdict in newest.values()), key=lambda verdict: (verdict.time_ns, verdict.id))
 
 
-def append(file: Path, verdicts: Iterable[Verdict], first: bytes = b"") -> None:
+def append_to(file: Path, verdicts: Iterable[Verdict], first: bytes = b"") -> None:
     """Add lines to a file, which only its owner writes.
     `first`: the line that the file begins with. Raises OSError: it cannot be written; nothing of them is left in it.
     """
     block = b"".join(verdict.line() for verdict in verdicts)
     flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
-    with documents.closing(os.open(file, flags, documents.FILE_MODE)) as descriptor:
+    with documents.close_after(os.open(file, flags, documents.FILE_MODE)) as descriptor:
         before = os.fstat(descriptor).st_size
         if before + len(block) > LIMIT_BYTES:
             os.ftruncate(descriptor, 0)  # what holds is said again by who judges; the rest is long over
             before = 0
-        documents.appended(descriptor, before, block, first)
+        documents.append_block(descriptor, before, block, first)
 
 
 class JudgeLife:
@@ -189,14 +191,14 @@ class JudgeLife:
         """Make its file, unless another one has made it meanwhile."""
         before = self._list_lives()
         sizes = {name: os.stat(self._folder / name, follow_symlinks=False).st_size for name in before}
-        self._fence, self._life = fence(sizes), max(before.values(), default=0) + 1
+        self._fence, self._life = write_fence(sizes), max(before.values(), default=0) + 1
         self._file = self._folder / LifeName(self._who, self._life).file
         try:
             os.close(os.open(self._file, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, documents.FILE_MODE))
         except FileExistsError:
             return False
         try:
-            append(self._file, (), self._fence)
+            append_to(self._file, (), self._fence)
         except OSError:  # a full disk: no file without its first line is left at each try
             self._file.unlink(missing_ok=True)
             raise
@@ -214,4 +216,4 @@ class JudgeLife:
 
     def append(self, judged: Iterable[Verdict]) -> None:
         """Add lines. Raises OSError: they cannot be written; nothing of them is left."""
-        append(self._file, judged, self._fence)
+        append_to(self._file, judged, self._fence)

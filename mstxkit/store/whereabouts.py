@@ -34,8 +34,8 @@ class Age(NamedTuple):
     def words(self) -> str:
         """`3 s ago`; `~3 s ago` by the clocks of two hosts; that they differ, where nothing else explains it."""
         if self.seconds < -_CLOCKS_AGREE_S and not self.is_exact:
-            return f"its clock is {span(-self.seconds)} ahead"
-        return f"{'' if self.is_exact else '~'}{span(max(0.0, self.seconds))} ago"
+            return f"its clock is {write_span(-self.seconds)} ahead"
+        return f"{'' if self.is_exact else '~'}{write_span(max(0.0, self.seconds))} ago"
 
 
 class Whereabouts(NamedTuple):
@@ -62,7 +62,7 @@ class Whereabouts(NamedTuple):
     @property
     def called(self) -> str:
         """`rank 3`, or what a process without one is called."""
-        return f"rank {self.rank}" if self.rank is not None else parts.called(self.part, self.pid)
+        return f"rank {self.rank}" if self.rank is not None else parts.name_process(self.part, self.pid)
 
     @property
     def is_at_work(self) -> bool:
@@ -77,22 +77,22 @@ class Whereabouts(NamedTuple):
         return is_own and (self.step is not None or bool(self.stage))
 
 
-def write(run: Path, run_id: str, folder: Path, processes: Iterable[Mapping[str, Any]]) -> None:
+def write_whereabouts(run: Path, run_id: str, folder: Path, processes: Iterable[Mapping[str, Any]]) -> None:
     """Say where the processes are that have their live files in `folder` of this host.
     Raises OSError, CaptureError: it cannot be written; FileNotFoundError where there is no such run.
     """
     about = {
-        "host": identity.host(), "boot": identity.boot_id(), "timens": identity.namespace("time"),
+        "host": identity.name_host(), "boot": identity.boot_id(), "timens": identity.read_namespace("time"),
         "keeper": os.getpid(), "written_ns": time.time_ns(), "mono_ns": time.monotonic_ns(),
         "processes": list(processes)[:PROCESSES_AT_MOST],
     }  # fmt: skip
     os.stat(run)  # what somebody has removed is not made anew here
     folders.make_folder(run / layout.NOW)
     name = layout.name_of_host(folder, layout.NOW_SUFFIX)
-    documents.replace_file(run / layout.NOW / name, documents.encoded(run_id, about))
+    documents.replace_file(run / layout.NOW / name, documents.encode_document(run_id, about))
 
 
-def seen(run: Path, run_id: str, unusable: list[Unusable] | None = None) -> list[Whereabouts]:
+def read_seen(run: Path, run_id: str, unusable: list[Unusable] | None = None) -> list[Whereabouts]:
     """Where the processes of a run were last, by rank and host; files that cannot be used are added to `unusable`."""
     each = documents.each_usable(files_in(run), lambda file: in_file(file, run_id), unusable)
     places = [where for of_host in each for where in of_host]
@@ -107,11 +107,11 @@ def files_in(run: Path) -> list[Path]:
 
 def in_file(file: Path, run_id: str) -> list[Whereabouts]:
     """Where the processes of one host were; none where there is no file. Unusable: it is no such file."""
-    fields = documents.document(file, run_id)
+    fields = documents.read_document(file, run_id)
     if fields is None:
         return []
     host, written_ns = text_of(fields.get("host")), whole_number(fields.get("written_ns"))
-    written, here = age(host, written_ns), (identity.boot_id(), identity.namespace("time"))
+    written, here = find_age(host, written_ns), (identity.boot_id(), identity.read_namespace("time"))
     if here[0] and (fields.get("boot"), fields.get("timens")) == here:  # CLOCK_MONOTONIC tells, which nobody sets
         written = Age((time.monotonic_ns() - whole_number(fields.get("mono_ns"))) / _NS, True)
     processes = map(table_of, list_of(fields.get("processes"))[:PROCESSES_AT_MOST])
@@ -136,11 +136,11 @@ def of_speaker(
     """Where a process is that has said its step itself: by that, or by what its keeper has seen since."""
     where = by_process.get((ack.host, ack.pid))
     if where is None:
-        about = (step, None, None, ack.written_ns, age(ack.host, ack.written_ns))
+        about = (step, None, None, ack.written_ns, find_age(ack.host, ack.written_ns))
         return Whereabouts(ack.host, ack.pid, ack.rank, ack.role, "", *about)
     if where.written_ns >= ack.written_ns:  # both by the clock of that host
         return where
-    return where._replace(step=step, written_ns=ack.written_ns, age=age(ack.host, ack.written_ns))
+    return where._replace(step=step, written_ns=ack.written_ns, age=find_age(ack.host, ack.written_ns))
 
 
 def by_process(seen: Iterable[Whereabouts]) -> dict[tuple[str, int], Whereabouts]:
@@ -148,12 +148,12 @@ def by_process(seen: Iterable[Whereabouts]) -> dict[tuple[str, int], Whereabouts
     return {(where.host, where.pid): where for where in sorted(seen, key=lambda where: where.written_ns)}
 
 
-def age(host: str, written_ns: int) -> Age:
+def find_age(host: str, written_ns: int) -> Age:
     """Of what a process of this host wrote by its wall clock."""
-    return Age((time.time_ns() - written_ns) / _NS, host == identity.host())
+    return Age((time.time_ns() - written_ns) / _NS, host == identity.name_host())
 
 
-def span(seconds: float) -> str:
+def write_span(seconds: float) -> str:
     """`0.4 s`, `12 s`, `3 min`, `5 h`, `2 d`: for ages, which nobody wants more exactly."""
     if seconds < 99.5:
         return f"{seconds:.1f} s" if seconds < 9.95 else f"{seconds:.0f} s"

@@ -33,7 +33,7 @@ _NOTES_AT_MOST = 8
 _SERIES_EVER_AT_MOST = 4_000
 
 
-def told(run: Path, run_id: str, word: str, is_in_ray: bool = False) -> Outlets:
+def open_outlets(run: Path, run_id: str, word: str, is_in_ray: bool = False) -> Outlets:
     """Those that a judge was told to have."""
     return Outlets(run, run_id, of_word(word), is_in_ray)
 
@@ -124,7 +124,7 @@ class Outlets:
             gauges = RayGauges()
             self._shows.append((_RAY_EVERY_S, lambda: self._show_in_ray(gauges)))
         elif outlet.kind == OTLP:
-            resource = otlp_spans.resource_of(samples.label(self._run.name), self._run_id)
+            resource = otlp_spans.resource_of(samples.clean_label(self._run.name), self._run_id)
             self._senders.append(OtlpSender(outlet.place, resource))
             self._ends.append(self._senders[-1].close)
         elif outlet.kind in (TEXTFILE, PAGE) and not samples.has_prometheus():
@@ -137,12 +137,12 @@ class Outlets:
             self._serve_page(outlet)
 
     def _show_in_ray(self, gauges: RayGauges) -> None:
-        gauges.show(samples.samples(self._label, *self._of))
+        gauges.show(samples.make_samples(self._label, *self._of))
         if gauges.left_out:
             self._note("ray: some series are left out: there were too many over time")
 
     def _serve_page(self, outlet: Outlet) -> None:
-        token = "" if outlet.address.is_loopback else discovery.token(self._run)
+        token = "" if outlet.address.is_loopback else discovery.make_token(self._run)
         endpoint = Endpoint(outlet.address, self._make_text, token)
         self._ends.append(endpoint.close)
         self.served = f"http://{endpoint.address}/metrics"
@@ -150,15 +150,15 @@ class Outlets:
         if outlet.address.port not in (0, endpoint.address.port):
             self._note(f"port {outlet.address.port} could not be had: it is {endpoint.address.port}")
         others = [other.place for other in self.setting.outlets if other.kind == TARGETS]
-        for file in discovery.tell(self._run, endpoint.address, self._label, others):
+        for file in discovery.tell_address(self._run, endpoint.address, self._label, others):
             # Now, as the next one may not be written. Another judge of this job may have told of its own page by then.
-            self._ends.append(partial(documents.withdraw, file, documents.state_of(file)))
+            self._ends.append(partial(documents.withdraw_file, file, documents.state_of(file)))
 
     def _make_text(self) -> bytes:
         """Made once of each state, whoever asks for it, in whichever thread."""
         of, page = self._of, self._page
         if page[0] is not of:
-            page = self._page = (of, samples.as_page(samples.samples(self._label, *of)))
+            page = self._page = (of, samples.as_page(samples.make_samples(self._label, *of)))
         return page[1]
 
     def _note(self, text: str) -> None:
@@ -203,7 +203,7 @@ class Textfile:
 
     def remove(self) -> None:
         """The job is over: what it says would be taken for true as long as it is there. Another judge's stays."""
-        documents.withdraw(self.path, self._state)
+        documents.withdraw_file(self.path, self._state)
 
 
 class RayGauges:

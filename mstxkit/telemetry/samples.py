@@ -69,20 +69,20 @@ BY_NAME = {family.name: family for family in FAMILIES}
 
 def run_label(name: str, run_id: str) -> str:
     """A run's label: its folder's name, and enough of its id that no other run has the same."""
-    return f"{label(name)[:_NAME_AT_MOST]}-{label(run_id)[:8]}"
+    return f"{clean_label(name)[:_NAME_AT_MOST]}-{clean_label(run_id)[:8]}"
 
 
-def label(text: str) -> str:
+def clean_label(text: str) -> str:
     """A label's value: visible characters, not too many."""
     return for_terminal(text, LABEL_AT_MOST)[: 2 * LABEL_AT_MOST]
 
 
-def samples(run: str, state: JobState, verdicts: Sequence[Verdict]) -> list[MetricSample]:
+def make_samples(run: str, state: JobState, verdicts: Sequence[Verdict]) -> list[MetricSample]:
     """All of a job, each once, from its state and the verdicts that hold; `run` is its `run_label`."""
     kept: dict[tuple[str, tuple[str, ...]], MetricSample] = {}
     left_out = 0
     for sample in (*_of_job(state, verdicts), *_of_roles(state.roles)):
-        whole = MetricSample(sample.name, (run, *map(label, sample.labels)), sample.value)
+        whole = MetricSample(sample.name, (run, *map(clean_label, sample.labels)), sample.value)
         is_kept = len(kept) < SERIES_AT_MOST - 1 and math.isfinite(sample.value)
         if is_kept and whole[:2] not in kept:
             kept[whole[:2]] = whole

@@ -9,7 +9,7 @@ from typing import Any, Hashable, Iterable, Iterator, Mapping, NamedTuple, Optio
 import numpy as np
 
 from ..judging.evidence import MEET, RECEIVE, SEND, Collectives, Peer, RoleStep, Work
-from ..store.values import grouped
+from ..store.values import group_by
 
 _KINDS = {"meet": MEET, "send": SEND, "receive": RECEIVE}
 _WORK = ("tokens", "responses", "longest_response")
@@ -82,8 +82,9 @@ def steps_of(
     occurrences: Any, hand_overs: Any, collectives: Any, groups: Mapping[Any, Sequence[int]], hosts: Mapping[int, str]
 ) -> Iterator[RoleStep]:
     """Steps in the order in which they are over."""
-    rows = sorted(_rows(occurrences, _OccurrenceRow), key=lambda row: row.entered_ns)
-    entries = [*_rows(collectives, _Entry), *(e for row in _rows(hand_overs, _HandOver) for e in row.entries())]
+    rows = sorted(_rows_of(occurrences, _OccurrenceRow), key=lambda row: row.entered_ns)
+    entries = [*_rows_of(collectives, _Entry)]
+    entries += (entry for row in _rows_of(hand_overs, _HandOver) for entry in row.entries())
     located, numbers = _locate_entries(rows, entries), dict[Hashable, int]()
     by_step: dict[_Step, list[_OccurrenceRow]] = {}
     for row in rows:
@@ -97,7 +98,7 @@ def steps_of(
     yield from sorted(steps, key=lambda step: float(np.nanmax(np.fmax(step.left_s, step.entered_s))))
 
 
-def _rows(table: Any, kind: type[_Row]) -> Iterator[_Row]:
+def _rows_of(table: Any, kind: type[_Row]) -> Iterator[_Row]:
     """Of rows, or of columns by name; what is None or NaN is not known."""
     if isinstance(table, Mapping):
         table = [dict(zip(table, values)) for values in zip(*table.values())]
@@ -141,7 +142,7 @@ def _as_seconds(time_ns: int | None, began_ns: int) -> float:
 
 def _locate_entries(rows: Sequence[_OccurrenceRow], entries: Iterable[_Entry]) -> dict[_Step, list[_Located]]:
     """Each entry in the step, and the innermost stage, in which its process was."""
-    of_rank = grouped(rows, lambda row: (row.attempt, row.role, row.rank))
+    of_rank = group_by(rows, lambda row: (row.attempt, row.role, row.rank))
     begins = {who: [row.entered_ns for row in of_who] for who, of_who in of_rank.items()}
     located: dict[_Step, list[_Located]] = {}
     seen = Counter[tuple[Any, ...]]()

@@ -90,7 +90,7 @@ def judge(
     from ..judging.judge import JobJudge
     from .job_tables import steps_of
 
-    chosen = judge_settings.defaults()
+    chosen = judge_settings.default_settings()
     for name, value in (settings or {}).items():
-        chosen = judge_settings.changed(chosen, name, str(value))
+        chosen = judge_settings.change_setting(chosen, name, str(value))
     return JobJudged(steps_of(occurrences, hand_overs, collectives, groups or {}, hosts or {}), JobJudge(chosen))

@@ -197,7 +197,7 @@ class Captured:
                     ranges[-1] = ranges[-1]._replace(busy_ns=self._as_ns(w0))
                 continue
             attributes = {}
-            record = records.unpack(w0, w1, w2)
+            record = records.unpack_record(w0, w1, w2)
             if kind == records.MARK:
                 marks.append(self._mark(record, bank, texts, attributes))
             else:
@@ -207,7 +207,7 @@ class Captured:
         self, record: records.Record, bank: livefile.BankCopy, texts: livefile.Texts, attributes: dict[str, Any]
     ) -> CapturedRange:
         site = texts.sites[record.site]
-        stage, at = texts.stages.get(record.stage), (_step(record.step), record.track, record.depth)
+        stage, at = texts.stages.get(record.stage), (_read_step(record.step), record.track, record.depth)
         start_ns = self._time_ns(bank.origin + record.end - record.duration)
         times = (start_ns, self._as_ns(record.duration), None)
         return CapturedRange(site.name, site.domain, stage, bool(site.own_stage), *at, record.error, *times, attributes)
@@ -217,7 +217,7 @@ class Captured:
     ) -> CapturedMark:
         site = texts.sites[record.site]
         time_ns, stage = self._time_ns(bank.origin + record.end), texts.stages.get(record.stage)
-        return CapturedMark(site.name, site.domain, stage, _step(record.step), record.track, time_ns, attributes)
+        return CapturedMark(site.name, site.domain, stage, _read_step(record.step), record.track, time_ns, attributes)
 
     def _read_open(self, banks: list[livefile.BankCopy]) -> list[OpenRange]:
         """The last bank knows the sites of all open ranges."""
@@ -229,7 +229,7 @@ class Captured:
 
     def _open(self, slot: livefile.Slot, texts: livefile.Texts) -> OpenRange:
         site, stage = texts.sites[slot.site], texts.stages.get(slot.stage)
-        at = (_step(slot.step), slot.track, slot.depth, self._time_ns(slot.start))
+        at = (_read_step(slot.step), slot.track, slot.depth, self._time_ns(slot.start))
         return OpenRange(site.name, site.domain, stage, bool(site.own_stage), *at)
 
     def _as_ns(self, ticks: int) -> int:
@@ -255,7 +255,7 @@ def _copy_bank(view: memoryview, layout: livefile.Layout, index: int) -> livefil
     return livefile.BankCopy(index, seq, state, salt, origin, count, activated, raw, text)
 
 
-def _step(step: int) -> int | None:
+def _read_step(step: int) -> int | None:
     return None if step == records.NO_STEP else step
 
 

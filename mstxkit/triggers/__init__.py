@@ -11,12 +11,12 @@ from ..host import listing
 from ._declare import Trigger
 
 
-def names() -> list[str]:
+def list_triggers() -> list[str]:
     """All triggers there are, sorted."""
     return listing.modules_in(__path__)
 
 
-def load(name: str) -> Trigger:
+def load_trigger(name: str) -> Trigger:
     """What the trigger of that name declares."""
     trigger: Trigger = importlib.import_module(f"{__name__}.{name}").TRIGGER
     return trigger

@@ -17,6 +17,6 @@ class EveryN:
 TRIGGER = Trigger("every_n", "Is it time for a closer look?", EveryN)
 
 
-def fires(settings: EveryN, step: int) -> bool:
+def is_turn(settings: EveryN, step: int) -> bool:
     """Is this step's turn?"""
     return settings.steps > 0 and step > 0 and step % settings.steps == 0

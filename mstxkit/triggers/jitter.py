@@ -23,7 +23,7 @@ class Jitter:
 TRIGGER = Trigger("jitter", "Is somebody late now and then?", Jitter)
 
 
-def fires(settings: Jitter, stalls: int, steps: int) -> bool:
+def is_fault(settings: Jitter, stalls: int, steps: int) -> bool:
     """Are these more stalls in so many steps than chance has?"""
     return stalls > 2 and _at_least(stalls, settings.usual * steps) <= settings.chance
 

@@ -17,7 +17,7 @@ class OnRequest:
 TRIGGER = Trigger("on_request", "Has somebody asked for a closer look?", OnRequest)
 
 
-def fires(settings: OnRequest, step: int, last_step: int | None) -> bool:
+def is_asked(settings: OnRequest, step: int, last_step: int | None) -> bool:
     """Is this the first step at or past the one that was asked for?
 
     Args:

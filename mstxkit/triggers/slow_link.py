@@ -24,7 +24,7 @@ class SlowLink:
 TRIGGER = Trigger("slow_link", "Whose collectives take long although all entered in time?", SlowLink)
 
 
-def separated(groups: Mapping[int, tuple[int, ...]], slow: Iterable[int]) -> tuple[int, ...]:
+def find_shared(groups: Mapping[int, tuple[int, ...]], slow: Iterable[int]) -> tuple[int, ...]:
     """The ranks that all slow groups share and no healthy one joins in the same way; () where that separates nothing.
 
     Args:

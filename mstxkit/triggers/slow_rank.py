@@ -69,12 +69,12 @@ class AddedUp(NamedTuple):
             part[..., stages] = values
 
 
-def empty(*shape: int) -> AddedUp:
+def empty_sums(*shape: int) -> AddedUp:
     """Nothing has been seen."""
     return AddedUp(*(np.zeros(shape) for _ in range(3)))
 
 
-def threshold(settings: SlowRank, compared: int) -> float:
+def threshold_for(settings: SlowRank, compared: int) -> float:
     """The sum from which on it is a fault, where so many are compared: as rare for many as for few."""
     return settings.threshold + math.log(max(1.0, compared / COMPARED_BY_DEFAULT)) / (2 * settings.slack)
 
@@ -98,7 +98,7 @@ def added(sums: AddedUp, excess: Sums, noise: Sums, slack: float, clip: float, b
     return AddedUp(score, steps, total)
 
 
-def fires(settings: SlowRank, sums: AddedUp, compared: int) -> Truths:
+def find_slow(settings: SlowRank, sums: AddedUp, compared: int) -> Truths:
     """(M, K): who is slow, and where."""
     is_big = sums.mean >= math.log1p(settings.effect)
-    return (sums.score > threshold(settings, compared)) & (sums.steps >= settings.steps) & is_big
+    return (sums.score > threshold_for(settings, compared)) & (sums.steps >= settings.steps) & is_big

@@ -28,12 +28,12 @@ class SlowStage:
 TRIGGER = Trigger("slow_stage", "Has a stage become slower for everybody?", SlowStage)
 
 
-def fires(settings: SlowStage, change: AddedUp) -> npt.NDArray[np.bool_]:
+def find_slower(settings: SlowStage, change: AddedUp) -> npt.NDArray[np.bool_]:
     """(K,): which have become slower."""
     is_big = change.mean >= math.log1p(settings.effect)
     return (change.score > settings.threshold) & (change.steps >= settings.steps) & is_big
 
 
-def asks(settings: SlowStage, change: AddedUp) -> npt.NDArray[np.bool_]:
+def find_suspected(settings: SlowStage, change: AddedUp) -> npt.NDArray[np.bool_]:
     """(K,): of which more evidence is worth having."""
     return (change.score > settings.asks_at) & (change.steps >= 2) & (change.mean > 0.02)

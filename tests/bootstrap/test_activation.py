@@ -65,7 +65,7 @@ def test_children_are_not_told_what_has_been_unpatched(acme: str, tmp_path: Path
 
     mstxkit.unpatch("verl+extra", acme)
 
-    left = {name for name in registry.names() if registry.load(name).default} - {"verl"} | ALWAYS
+    left = {name for name in registry.list_frameworks() if registry.load_patch(name).default} - {"verl"} | ALWAYS
     assert set(os.environ["MSTXKIT_AUTOPATCH"].split(",")) == left == set(mstxkit.patch_report().counts())
 
 
@@ -73,7 +73,7 @@ def test_without_a_name_every_framework_that_is_on_by_default_is_patched() -> No
     report = mstxkit.autopatch()
     mstxkit.unpatch()
 
-    expected = {name for name in registry.names() if registry.load(name).default}
+    expected = {name for name in registry.list_frameworks() if registry.load_patch(name).default}
     assert set(report.counts()) == expected | ALWAYS
     assert "torch" not in expected
 

@@ -34,7 +34,7 @@ RL = {"profiler_config": {"integrated": {
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     for variable in ("RANK", "WORLD_SIZE", "MSTXKIT_CONFIG", "MSTXKIT_PLANNED"):
         monkeypatch.delenv(variable, raising=False)
-    identity.forget()
+    identity.forget_learnt()
     with lives.own_run(tmp_path) as folder:
         yield folder
 
@@ -63,7 +63,7 @@ def recorded(session: Recording) -> list[tuple[str, int | None]]:
 
 def states(run: Path) -> list[tuple[str, str]]:
     control = asking.control_of(run)
-    stood = map(asking.fates_of(control).progress, fate.asked(control))
+    stood = map(asking.fates_of(control).progress, fate.read_asked(control))
     return [(str(progress), report.reason) for progress in stood for report in progress.reports]
 
 

@@ -95,7 +95,7 @@ def test_it_is_looked_in_ever_longer_intervals_up_to_a_minute_however_rarely_it_
     monkeypatch.setattr(patch_record, "_rest_s", 1.0)
     for now_s in (*range(100, 300), 900, 930, 960):
         monkeypatch.setattr(patch_record.time, "monotonic", lambda now_s=now_s: float(now_s))
-        monkeypatch.setattr(registry, "look", lambda mends, now_s=now_s: looked.append(now_s - 100))
-        patch_record.look()
+        monkeypatch.setattr(registry, "look_at_targets", lambda mends, now_s=now_s: looked.append(now_s - 100))
+        patch_record.look_at_patches()
 
     assert looked == [0, 1, 3, 7, 15, 31, 63, 123, 183, 800, 860]

@@ -209,9 +209,9 @@ def test_a_loader_is_left_as_it_was(program: Program) -> None:
 
 
 def test_all_waits_for_what_is_patched_by_default() -> None:
-    defaults = {name for name in registry.names() if registry.load(name).default}
+    defaults = {name for name in registry.list_frameworks() if registry.load_patch(name).default}
 
-    assert {name for name in registry.names() if pth.is_default(name)} == defaults
+    assert {name for name in registry.list_frameworks() if pth.is_default(name)} == defaults
 
 
 CHILDREN = """

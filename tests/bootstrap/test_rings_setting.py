@@ -27,7 +27,7 @@ def seen() -> list[str | None]:
 
 def test_they_are_on_while_it_captures(run: Path) -> None:
     with mstxkit.capture(run, rings=True):
-        during, passed_on = seen(), ray_environment.variables(os.environ)
+        during, passed_on = seen(), ray_environment.pick_variables(os.environ)
 
     assert during == ["512", "512"]
     assert passed_on["MSTXKIT_RINGS"] == "1"
@@ -56,4 +56,4 @@ def test_a_process_that_records_by_its_environment_does_so_too(tmp_path: Path) -
 @pytest.mark.parametrize("rings", [2, -1, 1 << 20, "on", 1.5])
 def test_what_is_no_size_is_refused(rings: object) -> None:
     with pytest.raises(CaptureError, match="rings="):
-        settings.resolved({}, {"rings": rings})
+        settings.resolve_settings({}, {"rings": rings})

@@ -48,7 +48,7 @@ def acme(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Acme]:
     monkeypatch.syspath_prepend(str(tmp_path))
     framework = Acme(tmp_path)
     yield framework
-    registry.remove()
+    registry.remove_patches()
     for name in [name for name in sys.modules if name.split(".")[0] == framework.name]:
         del sys.modules[name]
 
@@ -58,8 +58,8 @@ def install() -> Callable[..., dict[str, Any]]:
     """Patch, and give path to state of all targets that are on."""
 
     def install(*patches: Patch, extra: bool = False) -> dict[str, Any]:
-        registry.install([(patch, extra) for patch in patches])
-        return {one.path.partition(":")[2]: one for one in registry.report().targets}
+        registry.install_patches([(patch, extra) for patch in patches])
+        return {one.path.partition(":")[2]: one for one in registry.report_targets().targets}
 
     return install
 

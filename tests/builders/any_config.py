@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from mstxkit import stages
 from mstxkit.config import validate
-from mstxkit.config.adapters import flat
+from mstxkit.config.adapters import flatten_config
 from mstxkit.config.configuring import configure
 from mstxkit.config.model import Config, Window
 from mstxkit.errors import ConfigError
@@ -84,14 +84,14 @@ def configs(draw: Any, is_full: bool = False) -> Config:
         path=draw(st.sampled_from(("", "./out", "/data/a run/it's", "数据"))),
         **fields,
     )
-    assert not validate.check(found).problems
+    assert not validate.check_config(found).problems
     return found
 
 
 def differing(config: Config, other: Config | None = None) -> dict[str, Any]:
     """Fields by their full name, as far as they are not those of `other`, or of a configuration that says nothing."""
-    base = flat(Config() if other is None else other)
-    return {name: value for name, value in flat(config).items() if value != base.get(name)}
+    base = flatten_config(Config() if other is None else other)
+    return {name: value for name, value in flatten_config(config).items() if value != base.get(name)}
 
 
 _numbers = itertools.count()

@@ -46,11 +46,11 @@ def made() -> str:
     """The whole file."""
     kinds = {**RecorderLimits.__annotations__, **DutySettings.__annotations__}
     settings = {name: NARROWER.get(name, kind.__forward_arg__) for name, kind in kinds.items()}
-    settable = options.settable(options.REQUEST)
+    settable = options.list_settable(options.REQUEST)
     sample = {"per": f"Required[{_literal(request.BOUNDARIES)}]", "skip": "int", "record": "int"}
     lines = [
         f"StageKey = {_literal(stages.BY_KEY)}",
-        f"PresetName = {_literal(presets.names())}",
+        f"PresetName = {_literal(presets.list_presets())}",
         f"RanksInWords = {_literal((request.ALL, request.SUSPECT_AND_PEER, *groups.FORMS))}",
         *_table("CaptureSettings", "Each may also be MSTXKIT_<NAME> in the environment.", settings, _meanings()),
         *_table(

@@ -44,7 +44,7 @@ def pids(run: Path, *modules: str) -> list[int]:
 
 def judged(run: Path) -> int:
     """Up to which step."""
-    state = job_file.read(run, lives.run_id(run)) if (run / "run.json").exists() else None
+    state = job_file.read_state(run, lives.run_id(run)) if (run / "run.json").exists() else None
     return max((role.step for role in state.roles), default=0) if state else 0
 
 

@@ -153,7 +153,7 @@ def main() -> None:
         step(number)
         loop.count_cpu()
         if options.get("ask_every") and dist.get_rank() == 0 and number % options["ask_every"] == 0:
-            collectives.ask(Path(mstxkit.status().live_file or "").parent)
+            collectives.ask_rings(Path(mstxkit.status().live_file or "").parent)
         (loop.coarse_step if options.get("coarse") else loop.fine_step)(number)
     step_ms = (time.monotonic_ns() - began) / 1e6 / options.get("steps", 60)
     if options.get("out"):
@@ -168,7 +168,7 @@ def leave(out: Path, more: dict[str, Any]) -> None:
     file = Path(mstxkit.status().live_file or "")
     dist.barrier()
     if dist.get_rank() == 0:
-        collectives.ask(file.parent)
+        collectives.ask_rings(file.parent)
     until = time.monotonic() + _HANDED_OVER_WITHIN_S
     ring, asked_ns = file.with_suffix(layout.RINGS_SUFFIX), time.time_ns()
     while time.monotonic() < until and not (ring.exists() and ring.stat().st_mtime_ns > asked_ns):

@@ -18,7 +18,7 @@ from mstxkit.host import identity
 Times = tuple[int, int]
 NONE = 4294967295
 # Who records, as the builders of runs have it; other ranks count from there.
-PID, HOST = 100, identity.host()
+PID, HOST = 100, identity.name_host()
 MS = 1_000_000
 # All there is in each; columns are name and kind.
 _ALWAYS = {

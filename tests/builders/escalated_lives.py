@@ -154,7 +154,7 @@ class Conductor:
             (self.place / "over").write_text("")
             for rank in list(self.living):
                 self._await_end(rank)
-            while adopt.collect(self.run):
+            while adopt.collect_dead(self.run):
                 pass
         result = {"processes": self.processes, "problems": self.problems, "trouble": self.trouble, **self.how}
         result["asked"] = [[request.id, list(request.ranks_in(RANKS, ()))] for request in self.asked]
@@ -195,7 +195,7 @@ class Conductor:
 
     def _heard(self) -> list[fate.Heard]:
         try:
-            return fate.heard(asking.control_of(self.run))
+            return fate.read_heard(asking.control_of(self.run))
         except MstxkitError:
             return []
 
@@ -220,11 +220,11 @@ class Conductor:
         given["occurrences" if chance.random() < 0.7 else "steps"] = chance.randint(1, 3)
         if chance.random() < 0.3:
             given["limits"] = {"seconds": chance.choice([0.001, 0.01]), "bytes": chance.choice([1, 1 << 20])}
-        self.asked.append(asking.ask(self.run, given, also=Known(STAGES, range(RANKS), ())))
+        self.asked.append(asking.ask_ranks(self.run, given, also=Known(STAGES, range(RANKS), ())))
 
     def _cancel(self) -> None:
         if self.asked:
-            asking.cancel(self.run, self.chance.choice(self.asked).id)
+            asking.cancel_request(self.run, self.chance.choice(self.asked).id)
 
     def _kill(self) -> None:
         if self.living:

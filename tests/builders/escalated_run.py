@@ -15,7 +15,7 @@ from mstxkit.store import documents
 from mstxkit.store.control_folder import ControlFolder
 from mstxkit.store.messages import of_request
 from mstxkit.store.report import Report, Standing
-from mstxkit.store.request import WHOLE_STEPS, Known, Request, checked
+from mstxkit.store.request import WHOLE_STEPS, Known, Request, check_request
 
 STAGES = ("actor_generate", "actor_update")
 GONE = {"pid_start": 1}  # of another process than the one that has the pid now
@@ -72,7 +72,7 @@ def say(
 def left(run: Path, *, suspects: tuple[int, ...] = (), **given: Any) -> Request:
     """A request that lies in the control folder already."""
     known = Known((*STAGES, "critic_update", WHOLE_STEPS), range(1 << 31), ("full", "kernels"))
-    request = checked({"stage": "actor_update", "ranks": [1], **given}, known)
+    request = check_request({"stage": "actor_update", "ranks": [1], **given}, known)
     control(run).send(of_request(request, suspects))
     return request
 
@@ -86,7 +86,7 @@ def session(
     folder = run / "profiles" / stage / place / f"rank{rank}" / f"{start_ns}-{os.getpid()}"
     os.makedirs(folder, 0o700)
     about = {
-        "format": 1, "run": RUN_ID, "host": identity.host(), "pid": os.getpid(), "rank": rank, "world_size": 4,
+        "format": 1, "run": RUN_ID, "host": identity.name_host(), "pid": os.getpid(), "rank": rank, "world_size": 4,
         "role": "actor", "stage": stage, "step": step, "steps": [] if step is None else [step], "request": request,
         "preset": "full", "options": {}, "reason": "", "state": "recorded", "start_ns": start_ns,
         "end_ns": start_ns + 2 * NS, "start_cost_ns": NS // 10, "stop_cost_ns": NS // 2, "bytes": 5 << 20,

@@ -14,7 +14,7 @@ from mstxkit.escalation.machine.machine import Machine
 from mstxkit.escalation.machine.moves import NS, Now
 from mstxkit.store.limits import Policy
 from mstxkit.store.report import Report
-from mstxkit.store.request import WHOLE_STEPS, Known, Request, checked
+from mstxkit.store.request import WHOLE_STEPS, Known, Request, check_request
 
 STAGES = ("actor_generate", "actor_update", "train_step")
 QUICK = Policy(cooldown_s=5, session_s=50, hour_s=100, run_s=400, agreement_s=20, transport_s=0.1)
@@ -23,7 +23,7 @@ QUICK = Policy(cooldown_s=5, session_s=50, hour_s=100, run_s=400, agreement_s=20
 def request(world_size: int = 4, now_ns: int = 0, **given: Any) -> Request:
     """A request of the stage actor_update on rank 0, but for what is given."""
     known = Known((*STAGES, WHOLE_STEPS), range(world_size), ("full", "kernels"))
-    return checked({"stage": "actor_update", "ranks": [0], **given}, known, now_ns=now_ns)
+    return check_request({"stage": "actor_update", "ranks": [0], **given}, known, now_ns=now_ns)
 
 
 _KEPT = (moves.RequestReceived, moves.CancelReceived, moves.Commit, moves.Drop)

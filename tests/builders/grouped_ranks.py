@@ -59,11 +59,11 @@ def join(folder: Path, name: str, rank: int) -> None:
 
 
 def stand(folder: Path, rank: int) -> None:
-    places = {"before": parallel.place()}
+    places = {"before": parallel.find_place()}
     for number, (name, made) in enumerate(LAYOUTS.items()):
         join(folder, f"layout{number}", rank)
         kept = made()
-        places[name] = parallel.place()
+        places[name] = parallel.find_place()
         dist.barrier()
         dist.destroy_process_group()
         del kept
@@ -90,7 +90,7 @@ def train(folder: Path, rank: int, run: str) -> None:
             time.sleep(0.005)
         if is_told(folder, "ask") and not asked:
             asked["id"] = mstxkit.escalate(STAGE, ranks="dp:1", steps=2).id
-    capturing.stop()
+    capturing.stop_recording()
     orders = [[order.request, order.step] for order in session.orders]
     (folder / f"{rank}.json").write_text(json.dumps({**asked, "orders": orders, "wrong": session.wrong}))
     dist.destroy_process_group()

@@ -40,7 +40,7 @@ def rows_of(step: int, rank: int, slow: int, begin_ns: int, step_ns: int, size: 
 def hand_over(start_ns: int, steps: int, step_ms: float, slow: int, first: int = 0) -> None:
     """Step after step of this process, which captures."""
     assert here.recorder is not None
-    rank, step_ns = identity.current()["rank"] or 0, int(step_ms * _MS)
+    rank, step_ns = identity.read_current()["rank"] or 0, int(step_ms * _MS)
     ring = SummaryRing(Path(here.recorder.live.path).with_suffix(".sums"))
     who = identity.of_process(here.recorder.run_id, True, "0")
     mstxkit.step(first)  # whoever is in no step, and alone on its host, hands nothing on

@@ -226,7 +226,7 @@ class Job:
 
     def incidents(self) -> list[Incident]:
         """Those that have come to something."""
-        return incidents.read(self.run, run_file.id_of(self.run) or "")
+        return incidents.read_incidents(self.run, run_file.id_of(self.run) or "")
 
     def incident(self, within_s: float = 15.0) -> Incident:
         """The first."""
@@ -249,7 +249,7 @@ class Job:
                     stream.close()
             process.wait(timeout=lives.FINISHES_WITHIN_S)
         if (self.run / "run.json").exists():
-            adopt.collect(self.run)  # what killed ranks left
+            adopt.collect_dead(self.run)  # what killed ranks left
         lives.wait_until(lambda: not self.is_watched(), 10)
 
 

@@ -194,9 +194,9 @@ def own_run(tmp_path: Path) -> Iterator[Path]:
     if budget is not None:
         os.environ[_BUDGET] = budget
     was_on = mstxkit.status().on
-    capturing.stop()
+    capturing.stop_recording()
     engine.set_clock(clock)
-    identity.forget()
+    identity.forget_learnt()
     left = _left_in_shared_memory(folder)
     assert not was_on, "the test left its recorder running"
     assert not left, f"left in /dev/shm: {left}"

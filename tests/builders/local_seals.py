@@ -11,7 +11,7 @@ from mstxkit.store import care_record, layout, run_file, sealed_place, segment
 from mstxkit.store.care_record import SealedCare
 from mstxkit.store.sealed_care import take_care
 
-HOST = identity.host()
+HOST = identity.name_host()
 
 
 def content(records: int, size: int) -> bytes:
@@ -29,7 +29,7 @@ class SealedPlace:
         self.live = folder / "live"
         self.live.mkdir()
         self.here = sealed_place.made(folder / "disk", self.run_id)
-        care_record.announce(self.run, self.run_id, self.here, str(sealed_place.token_of(self.here)))
+        care_record.announce_place(self.run, self.run_id, self.here, str(sealed_place.token_of(self.here)))
 
     @property
     def sealed(self) -> Path:

@@ -20,7 +20,7 @@ def main(run: Path, log: Path) -> None:
             stream.write(f"{step.step} {len(step.members)}\n")
 
         desk.Controller = partial(Controller, on_step=judged)  # type: ignore[assignment, misc]
-        lock = judge_lock.take(run)
+        lock = judge_lock.take_lock(run)
         assert lock is not None, "nobody else judges it"
         judge_process.judge(run, run_file.id_of(run) or "", lock)
 

@@ -94,7 +94,7 @@ def main(run: str, kind: str, count: str, seed: str) -> None:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     chance = random.Random(seed)
     lives = [one_life(run, kind, rank, chance.uniform(0.0, LIVES_AT_MOST_S)) for rank in range(int(count))]
-    while adopt.collect(run):
+    while adopt.collect_dead(run):
         pass
     sys.stdout.write(json.dumps(lives))
 

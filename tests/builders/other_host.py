@@ -14,5 +14,5 @@ def move_to(host: str, off_s: float) -> None:
         off_s: By how much its wall clock is wrong.
     """
     wall_ns = time.time_ns
-    identity.host, identity.boot_id = lambda: host, lambda: f"boot of {host}"
+    identity.name_host, identity.boot_id = lambda: host, lambda: f"boot of {host}"
     time.time_ns = lambda: wall_ns() + int(off_s * 1e9)

@@ -14,7 +14,7 @@ def attribute(value: int, key: int, value_type: int, salt: int, index: int) -> b
     """The 24 bytes of an attribute; `value` already as its 64 bits."""
     w1 = key | value_type << 32
     w2 = records.ATTRIBUTE << records.KIND_SHIFT
-    return records.WORDS.pack(value, w1, w2 | records.check(value, w1, w2, salt, index) << records.CHECK_SHIFT)
+    return records.WORDS.pack(value, w1, w2 | records.check_record(value, w1, w2, salt, index) << records.CHECK_SHIFT)
 
 
 def from_planes(planes: bytes) -> Iterator[tuple[int, int, int]]:
@@ -32,7 +32,7 @@ def record(row: Record, salt: int, index: int) -> bytes:
     w1 = row.site | row.track << 16 | row.step << 32
     w2 = records.duration_bits(row.duration) | min(row.depth, records.DEPTH_MAX) << 40
     w2 |= row.kind << records.KIND_SHIFT | (records.ERROR if row.error else 0)
-    return records.WORDS.pack(w0, w1, w2 | records.check(w0, w1, w2, salt, index) << records.CHECK_SHIFT)
+    return records.WORDS.pack(w0, w1, w2 | records.check_record(w0, w1, w2, salt, index) << records.CHECK_SHIFT)
 
 
 def value_bits(value: object) -> tuple[int, int] | None:

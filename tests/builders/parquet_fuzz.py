@@ -67,7 +67,7 @@ def main() -> None:
         content = changed(files[number % KINDS], random.Random(f"{seed} {number}"))
         _say(number)
         try:
-            parquet.read(io.BytesIO(content)).to_dicts()
+            parquet.read_file(io.BytesIO(content)).to_dicts()
             outcomes["read"] += 1
         except FormatError:
             outcomes["refused"] += 1

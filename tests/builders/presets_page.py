@@ -39,7 +39,7 @@ def besides(one: Preset) -> str:
 
 def becomes(name: str) -> str:
     """One row for each option, a column for each preset, as for the newest version known; below: what is changed."""
-    described = {one.name: backends.load(name).described(one) for one in by_size()}
+    described = {one.name: backends.load_backend(name).described(one) for one in by_size()}
     on = {preset: switched_on(options) for preset, (options, _) in described.items()}
     rows = [f"| option | {' | '.join(f'`{preset}`' for preset in on)} |", "|---" * (len(on) + 1) + "|"]
     for option in dict.fromkeys(option for options in on.values() for option in options):
@@ -60,11 +60,11 @@ def switched_on(options: Options) -> dict[str, str]:
 
 
 def by_size() -> list[Preset]:
-    return sorted(map(presets.load, presets.names()), key=lambda one: (one.est_mb_per_step, one.name))
+    return sorted(map(presets.load_preset, presets.list_presets()), key=lambda one: (one.est_mb_per_step, one.name))
 
 
 def parts() -> dict[str, Callable[[], str]]:
-    return {"presets": listed, **{name: partial(becomes, name) for name in backends.names()}}
+    return {"presets": listed, **{name: partial(becomes, name) for name in backends.list_backends()}}
 
 
 def written(text: str) -> str:

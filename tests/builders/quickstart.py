@@ -44,11 +44,11 @@ def not_there(words: list[str]) -> list[str]:
     from mstxkit.profiling import presets
 
     known = {
-        "--stage": {stage.key for stage in stages.STAGES}, "--preset": {*presets.names()},
-        "--autopatch": {*registry.names()}, "--patches": {*registry.names()},
+        "--stage": {stage.key for stage in stages.STAGES}, "--preset": {*presets.list_presets()},
+        "--autopatch": {*registry.list_frameworks()}, "--patches": {*registry.list_frameworks()},
     }  # fmt: skip
     ours = words[1 : words.index("--")] if "--" in words else words[1:]
-    command = get_command(cli.application(ours[0]))
+    command = get_command(cli.build_application(ours[0]))
     for verb in ours[:2]:
         command = getattr(command, "commands", {}).get(verb, command)
     options = {name for option in command.params for name in (*option.opts, *option.secondary_opts)}

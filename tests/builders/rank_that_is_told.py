@@ -23,7 +23,7 @@ import torch
 import torch.distributed as dist
 
 import mstxkit
-from mstxkit.demo.loop import Trainer, TrainingSettings, join, leave
+from mstxkit.demo.loop import Trainer, TrainingSettings, join_ranks, leave_ranks
 
 
 def main() -> None:
@@ -33,7 +33,7 @@ def main() -> None:
     if os.environ.get("LOAD_TORCH_NPU"):
         importlib.import_module("torch_npu")
     with mstxkit.capture():
-        join(rendezvous)
+        join_ranks(rendezvous)
         with mstxkit.stage("load_checkpoint"):
             trainer = Trainer(TrainingSettings())
         trainer.policy.register_forward_hook(lambda *_: die_if_told(folder))
@@ -41,7 +41,7 @@ def main() -> None:
             train(trainer, folder, steps)
         except RuntimeError:  # as a collective reports that another rank is dead
             train_alone(folder)
-        leave()
+        leave_ranks()
 
 
 def train(trainer: Trainer, folder: Path, steps: int | None) -> None:

@@ -130,7 +130,7 @@ class Bench:
         if session is not None and session.get("none"):
             return raw
         usual = {
-            "format": 1, "run": "0" * 32, "host": identity.host(), "pid": GONE_PID, "rank": rank, "stage": stage,
+            "format": 1, "run": "0" * 32, "host": identity.name_host(), "pid": GONE_PID, "rank": rank, "stage": stage,
             "step": step, "request": f"r{rank}", "state": "recorded", "output": raw.name, "bytes": 100,
             "backend": "torch_npu",
         }  # fmt: skip

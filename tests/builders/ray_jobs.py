@@ -151,5 +151,5 @@ def _collect(run: Path) -> None:
     """Workers outlive the driver by a moment."""
     deadline = time.monotonic() + _WORKERS_END_WITHIN_S
     while process_pointer.all_here(run) and time.monotonic() < deadline:
-        adopt.collect(run)
+        adopt.collect_dead(run)
         time.sleep(0.1)

@@ -66,14 +66,14 @@ def tables() -> dict[tuple[Path, str], str]:
 
 def table() -> str:
     """What each recorded version holds, a row for each, oldest first."""
-    rows = [_row(name, version) for name in registry.names() for version in versions(name)]
+    rows = [_row(name, version) for name in registry.list_frameworks() for version in versions(name)]
     return "\n".join(["| framework | version | core targets | extra |", "|---|---|---|---|", *rows])
 
 
 def short(file: Path) -> str:
     """The same for who wants to know whether theirs is among them: a row for each framework."""
     lines = ["| {} | {} | {} |".format(*_HEADS[file][:3]), "|---|---|---|"]
-    for name in registry.names():
+    for name in registry.list_frameworks():
         if every := versions(name):
             core = _row(name, every[-1]).split(" | ")[2]
             spanned = " … ".join(dict.fromkeys((every[0], every[-1])))
@@ -100,7 +100,7 @@ def versions(framework: str) -> list[str]:
 
 
 def _row(framework: str, version: str) -> str:
-    patch = registry.load(framework)
+    patch = registry.load_patch(framework)
     held = [state.tier for state in recorded(framework, version).states(patch) if state.state == HELD]
     counts = [_count(patch, held, is_core) for is_core in (True, False)]
     return f"| {framework} | {version} | {counts[0]} | {counts[1]} |"

@@ -21,13 +21,13 @@ def listening(run: Path, stage: str) -> set[int]:
     """Ranks that can be asked for the stage: a second after they have entered it first."""
     if not (run / "run.json").exists():
         return set()
-    return {one.rank for one in fate.heard(asking.control_of(run)) if stage in one.standing.stages}
+    return {one.rank for one in fate.read_heard(asking.control_of(run)) if stage in one.standing.stages}
 
 
 def progress(run: Path, id: str) -> fate.Progress:
     """How a request stands."""
     control = asking.control_of(run)
-    return asking.fates_of(control).progress(asking.named(control, id))
+    return asking.fates_of(control).progress(asking.find_request(control, id))
 
 
 def sessions(run: Path, stage: str) -> list[tuple[dict[str, Any], Counter[str]]]:
@@ -74,7 +74,7 @@ class RealJob:
 
     def ask(self, **fields: Any) -> str:
         """A request, while the job stands still: its id, once each rank that is asked is ready."""
-        id = asking.ask(self.run, fields, source="a test").id
+        id = asking.ask_ranks(self.run, fields, source="a test").id
         self.until(lambda: progress(self.run, id).counts().keys() == {"armed"})
         return id
 

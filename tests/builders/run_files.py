@@ -118,7 +118,7 @@ class ProcessFiles:
     """The files of one process. Its ticks are ns and its clock is the TSC, unless told otherwise."""
 
     def __init__(
-        self, run: Path, pid: int = 100, *, rank: int | None = 0, host: str = identity.host(), start: str = "5eed",
+        self, run: Path, pid: int = 100, *, rank: int | None = 0, host: str = identity.name_host(), start: str = "5eed",
         anchors: tuple[Anchor, ...] = (), clock: int = TSC, ticks_per_ns: float = 1.0, **more: Any,
     ) -> None:  # fmt: skip
         self.run, self.name = run, f"{host}-{pid}-{start}"
@@ -150,7 +150,7 @@ class ProcessFiles:
             "text_bytes": len(payload.texts), "codec": "zlib", "extent": extent,
             "stages": [stages.get(stage) for stage in reach.stages],
         }  # fmt: skip
-        return block_index.block(segment.RECORDS, meta, zlib.compress(segment.join(payload)), payload.n)
+        return block_index.make_block(segment.RECORDS, meta, zlib.compress(segment.join_payload(payload)), payload.n)
 
     def seal_indexed(
         self, *banks: BankFiles, ended: str | None = "exit", index_at: tuple[int, ...] = (),
@@ -160,8 +160,8 @@ class ProcessFiles:
         blocks = [self.indexed_block(bank) for bank in banks]
         if inside is not None:
             meta = {**self.meta(), "codec": "zlib"}
-            blocks.append(block_index.block(segment.OPEN_RANGES, meta, zlib.compress(json.dumps(inside).encode())))
-        blocks += [block_index.block(segment.END, {**self.meta(), "ended": ended})] if ended else []
+            blocks.append(block_index.make_block(segment.OPEN_RANGES, meta, zlib.compress(json.dumps(inside).encode())))
+        blocks += [block_index.make_block(segment.END, {**self.meta(), "ended": ended})] if ended else []
         path = self.run / "sealed" / f"{self.name}.{self._files:04d}.mxs"
         self._files += 1
         data, growing = segment.file_header(), block_index.Growing()
@@ -177,8 +177,8 @@ class ProcessFiles:
 
     def block(self, bank: BankFiles, codec: str = "zlib") -> bytes:
         payload = segment.encode_bank(bank.raw, bank.text, bank.salt)
-        stream = segment.join(payload)
-        codec, packed = segment.compress(stream) if codec != "zlib" else ("zlib", zlib.compress(stream))
+        stream = segment.join_payload(payload)
+        codec, packed = segment.compress_stream(stream) if codec != "zlib" else ("zlib", zlib.compress(stream))
         meta = {
             **self.meta(), "bank": bank.seq, "origin": bank.origin, "records": payload.n,
             "attributes": payload.m, "text_bytes": len(payload.texts), "codec": codec,

@@ -15,7 +15,7 @@ PAGE = Path(__file__).resolve().parents[2] / "docs" / "guide" / "settings.md"
 def judge() -> str:
     """One row for each setting of whoever judges."""
     rows = ["| setting | default | allowed | meaning |", "|---|---|---|---|"]
-    for one in settings.described():
+    for one in settings.describe_settings():
         rows.append(f"| `{one.name}` | {one.default:g} | {one.least:g}–{one.most:g} | {one.meaning} |")
     return "\n".join(rows) + "\n"
 

@@ -59,7 +59,7 @@ class ShownJob:
         fields = {"hosts": 2, "written_ns": time.time_ns(), **more}
         (self.run / layout.VERDICTS).mkdir(exist_ok=True, mode=0o700)
         state = JobState(tuple(roles), **fields)
-        job_file.write(self.run, self.run_id, state)
+        job_file.write_state(self.run, self.run_id, state)
         return state
 
     def blame(self, *of: Verdict, who: str = "controller") -> None:
@@ -78,7 +78,7 @@ class ShownJob:
         ]  # fmt: skip
         about = {
             "format": 1, "run": self.run_id, "host": f"node-{host}", "boot": identity.boot_id(),
-            "timens": identity.namespace("time"), "written_ns": time.time_ns() - int(ago_s * S),
+            "timens": identity.read_namespace("time"), "written_ns": time.time_ns() - int(ago_s * S),
             "mono_ns": time.monotonic_ns() - int(ago_s * S), "processes": processes,
         }  # fmt: skip
         (self.run / layout.NOW / f"node-{host}-0{layout.NOW_SUFFIX}").write_text(json.dumps(about))

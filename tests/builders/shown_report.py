@@ -7,12 +7,12 @@ from typing import Any
 
 from rich import console
 
-from mstxkit.reading.report.text import render
+from mstxkit.reading.report.text import render_report
 
 
 def printed(summary: dict[str, Any], columns: int = 100, **options: Any) -> str:
     """All of it."""
-    return shown(render(summary, **options), columns=columns)
+    return shown(render_report(summary, **options), columns=columns)
 
 
 def shown(*lines: Any, columns: int = 200) -> str:

@@ -34,7 +34,7 @@ def role_of(
 def verdicts_of(runs: Sequence[RoleRun]) -> tuple[Verdict, ...]:
     """All that the judge says of these steps, of what it has withdrawn too."""
     steps = sorted((step for run in runs for step in run.parts), key=lambda step: float(np.nanmedian(step.left_s)))
-    by_judge = whole_run.judged(steps)
+    by_judge = whole_run.judge_steps(steps)
     return (*by_judge.standing, *by_judge.withdrawn)
 
 
@@ -52,7 +52,7 @@ def what_if_of(runs: tuple[RoleRun, ...], asked: AskedSplit | None = None) -> pl
 
 def saved_s(runs: Sequence[RoleRun], run: RoleRun, own_s: Seconds, since: int = 0) -> float:
     """By how much a step would be shorter with these own times of a role, in the mean from that step on."""
-    return replay.saved_s(runs, run, replay.taken(run, run.own_s - own_s), range(since, len(run.steps)))[1]
+    return replay.saved_s(runs, run, replay.take_away(run, run.own_s - own_s), range(since, len(run.steps)))[1]
 
 
 def step_s(run: RoleRun, since: int) -> float:

@@ -20,7 +20,7 @@ from builders.run_files import RUN_ID, WALL_OFFSET_NS, BankFiles, ProcessFiles, 
 pytest.importorskip("polars")
 testing = pytest.importorskip("typer.testing")
 
-from mstxkit.cli import application  # noqa: E402
+from mstxkit.cli import build_application  # noqa: E402
 from mstxkit.incidents import page as incident_page  # noqa: E402
 from mstxkit.store import layout  # noqa: E402
 from mstxkit.store.incidents import Incident  # noqa: E402
@@ -149,12 +149,12 @@ def left(run: Path, kind: str, at_ns: int, **fields: Any) -> None:
     folder = run / layout.INCIDENTS / name
     folder.mkdir(parents=True)
     (folder / layout.INCIDENT_FILE).write_bytes(incident.as_json(RUN_ID))
-    (folder / layout.INCIDENT_PAGE).write_text(incident_page.text(incident), encoding="utf-8")
+    (folder / layout.INCIDENT_PAGE).write_text(incident_page.write_page(incident), encoding="utf-8")
 
 
 def called(*words: str) -> Any:
     """An `mstxkit` command: how it ended, and what it has written, on a screen so wide that nothing wraps."""
-    return testing.CliRunner().invoke(application(words[0]), list(words), env={"COLUMNS": "400"})
+    return testing.CliRunner().invoke(build_application(words[0]), list(words), env={"COLUMNS": "400"})
 
 
 def said_of(run: Path) -> Said:

@@ -249,7 +249,7 @@ class Training:
     def end(self) -> dict[str, Any]:
         if not self.is_light:
             wait_until(self.go_on, "the request does not end")
-        capturing.stop()
+        capturing.stop_recording()
         sessions = [json.loads(file.read_text()) for file in sorted(self.run.rglob("session.json"))]
         told = ("stage", "step", "state", "ended_because", "problems")
         return {
@@ -368,12 +368,12 @@ def case(kind: str, phase: str, ours: str, folder: Path) -> dict[str, Any]:
 
 def main(folder: Path, cases: list[list[str]]) -> None:
     for number, (kind, phase, ours) in enumerate(cases):
-        faults.reset()
+        faults.reset_counts()
         calls_from = time.monotonic_ns()
         try:
             told = case(kind, phase, ours, folder / str(number))
         except BaseException:
-            capturing.stop()
+            capturing.stop_recording()
             told = {"raised": traceback.format_exc()}
         told = {**told, "from_ns": calls_from, "to_ns": time.monotonic_ns()}
         sys.stdout.write(f"TOLD {json.dumps(told)}\n")

@@ -33,7 +33,7 @@ class Told:
         return self
 
     def ends(self) -> list[tuple[int, str, str | None]]:
-        judged = endings.judge(self.lives)
+        judged = endings.judge_endings(self.lives)
         return [(life.process.pid, *judged[life.process.index]) for life in self.lives]
 
     def states(self) -> dict[int, str]:

@@ -101,7 +101,9 @@ class Run:
         self.session = OneSession()
 
     def order(self, **changes: Any) -> Order:
-        order = Order(self.folder, "a" * 32, 3, 8, "actor", "actor_update", 7, presets.load("full"), "ab" * 8, "slow")
+        order = Order(
+            self.folder, "a" * 32, 3, 8, "actor", "actor_update", 7, presets.load_preset("full"), "ab" * 8, "slow"
+        )
         return order._replace(**changes)
 
     def begin(self, **changes: Any) -> str | None:

@@ -6,7 +6,7 @@ import contextlib
 import io
 from typing import NamedTuple
 
-from mstxkit.cli import application
+from mstxkit.cli import build_application
 
 
 class Typed(NamedTuple):
@@ -23,7 +23,7 @@ def typed(*words: object) -> Typed:
     code: object = 0
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         try:
-            application(str(words[0]))([str(word) for word in words], prog_name="mstxkit")
+            build_application(str(words[0]))([str(word) for word in words], prog_name="mstxkit")
         except SystemExit as ended:
             code = ended.code
     return Typed(int(code or 0), out.getvalue(), err.getvalue())  # type: ignore[call-overload]

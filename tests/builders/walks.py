@@ -48,7 +48,7 @@ def count_walks() -> str:
 
 def _ask(run: Path) -> None:
     done = CliRunner().invoke(
-        mstxkit.cli.application(), ["escalate", str(run), "--stage", "actor_update", "--ranks", "0"]
+        mstxkit.cli.build_application(), ["escalate", str(run), "--stage", "actor_update", "--ranks", "0"]
     )
     assert done.exit_code == 0, done.output
 

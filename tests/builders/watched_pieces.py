@@ -23,13 +23,13 @@ def watched(sample_per: str | None = None) -> Iterator[list[str]]:
         seen.extend(("+" if edge.begins else "-") + edge.key for edge in told)
 
     def entered(site: Any, may_move: bool) -> None:
-        tell(edges.entered(site, may_move, sample_per))
+        tell(edges.enter_call(site, may_move, sample_per))
 
     def left(site: Any, failed: bool) -> None:
-        tell(edges.left(site, failed))
+        tell(edges.leave_call(site, failed))
 
     faults.reraise, before = True, faults.reraise
-    edges.forget()
+    edges.forget_open()
     engine.set_watch(entered, left, None)
     engine.watch(True)
     try:
@@ -37,5 +37,5 @@ def watched(sample_per: str | None = None) -> Iterator[list[str]]:
     finally:
         engine.watch(False)
         engine.set_watch(None, None, None)
-        edges.forget()
+        edges.forget_open()
         faults.reraise = before

@@ -106,7 +106,7 @@ def read_bank(bank: livefile.BankCopy) -> list[WrittenRange]:
     for index, (w0, w1, w2) in enumerate(records.WORDS.iter_unpack(bank.raw)):
         assert records.is_whole(w0, w1, w2, bank.salt, index), f"record {index} is torn"
         if records.kind_of(w2) != records.ATTRIBUTE:
-            found.append(_range(records.unpack(w0, w1, w2), bank, texts))
+            found.append(_range(records.unpack_record(w0, w1, w2), bank, texts))
         elif w1 >> 32 == records.BUSY:
             found[-1] = found[-1]._replace(busy=w0)
         else:

@@ -48,7 +48,7 @@ def bad(good: Path) -> Path:
 
 
 def call(*words: object) -> Any:
-    return typer_testing.CliRunner().invoke(mstxkit.cli.application(), [str(word) for word in words])
+    return typer_testing.CliRunner().invoke(mstxkit.cli.build_application(), [str(word) for word in words])
 
 
 def typed(*words: object, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -70,7 +70,7 @@ def test_every_verb_of_the_folder_is_a_command_with_help() -> None:
         assert call(verb, "--help").exit_code == 0
 
 
-WORDS = [verb.rstrip("_") for verb in mstxkit.cli.verbs()]
+WORDS = [verb.rstrip("_") for verb in mstxkit.cli.list_verbs()]
 COMMANDS = [[word] for word in WORDS if word != "config"] + [["config", "show"], ["config", "convert"]]
 
 
@@ -79,7 +79,7 @@ def test_help_has_one_line_as_an_example_whose_options_there_are(words: list[str
     """In a terminal of 80 columns."""
     lines = (
         typer_testing.CliRunner()
-        .invoke(mstxkit.cli.application(), [*words, "--help"], terminal_width=80)
+        .invoke(mstxkit.cli.build_application(), [*words, "--help"], terminal_width=80)
         .output.splitlines()
     )
 
@@ -97,7 +97,7 @@ def offered(lines: list[str]) -> set[str]:
 
 @pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
 def test_help_shows_eight_options_at_most_and_help_all_every_one(words: list[str]) -> None:
-    command = pytest.importorskip("typer.main").get_command(mstxkit.cli.application())
+    command = pytest.importorskip("typer.main").get_command(mstxkit.cli.build_application())
     for word in words:
         command = command.commands[word]
     every = {option.opts[-1] for option in command.params if option.opts[0].startswith("-")}
@@ -254,7 +254,7 @@ def test_doctor_tells_what_killed_processes_left_in_memory_and_of_none_that_live
     assert check.detail.partition(";")[0].endswith(" MiB of killed processes, runs with none that lives here: 1")
     command = check.detail.partition("take it away: ")[2]
     assert command == f"cd {folders.in_shared_memory()} && rm -r {run_file.id_of(tmp_path / 'a')}"
-    adopt.collect(tmp_path / "b")
+    adopt.collect_dead(tmp_path / "b")
     subprocess.run(command, shell=True, check=True)
     assert not _checks.left_in_memory() and not list(folders.in_shared_memory().iterdir())
 
@@ -288,7 +288,7 @@ def test_doctor_ends_with_1_if_the_run_of_the_environment_is_a_file(
 
 
 def test_a_variable_that_is_no_setting_is_noted() -> None:
-    checks = _checks.environment({"MSTXKIT_RUNS": "x", "MSTXKIT_OFF": "1", "MSTXKIT_ROLE": "actor", "HOME": "/"})
+    checks = _checks.check_environment({"MSTXKIT_RUNS": "x", "MSTXKIT_OFF": "1", "MSTXKIT_ROLE": "actor", "HOME": "/"})
 
     assert [(check.name, check.level) for check in checks] == [
         ("MSTXKIT_OFF", "note"),
@@ -298,7 +298,7 @@ def test_a_variable_that_is_no_setting_is_noted() -> None:
 
 
 def test_a_near_name_is_offered_for_one_that_is_no_setting() -> None:
-    (check,) = _checks.environment({"MSTXKIT_HANGS": "x"})
+    (check,) = _checks.check_environment({"MSTXKIT_HANGS": "x"})
 
     assert "did you mean MSTXKIT_HANG_S?" in check.detail
 
@@ -309,14 +309,14 @@ def test_a_near_name_is_offered_for_one_that_is_no_setting() -> None:
     ("SEALED", "disk", "local:/a/folder"), ("METRICS", "zz", "one of auto"), ("CONFIG", "/no/such.yaml", "is no file"),
 ])  # fmt: skip
 def test_a_value_with_which_nothing_would_be_recorded_is_wrong(name: str, value: str, words: str) -> None:
-    (check,) = _checks.environment({f"MSTXKIT_{name}": value})
+    (check,) = _checks.check_environment({f"MSTXKIT_{name}": value})
 
     assert check.level == "wrong"
     assert words in check.detail
 
 
 def test_no_key_in_an_address_is_shown() -> None:
-    (check,) = _checks.environment({"MSTXKIT_METRICS": "otlp:http://me:secret@host:4318"})
+    (check,) = _checks.check_environment({"MSTXKIT_METRICS": "otlp:http://me:secret@host:4318"})
 
     assert check.level == "wrong"
     assert "secret" not in check.detail
@@ -332,7 +332,7 @@ def test_what_a_process_hands_on_to_its_children_is_no_mistake(run: Path) -> Non
         """,
         run,
     )
-    checks = _checks.environment(json.loads(inherited))
+    checks = _checks.check_environment(json.loads(inherited))
 
     assert [check for check in checks if check.level != "ok"] == []
     assert {"MSTXKIT_RUN", "MSTXKIT_RUN_ID", "MSTXKIT_JOB", "MSTXKIT_HANG_S"} <= {check.name for check in checks}

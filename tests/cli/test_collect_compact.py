@@ -17,7 +17,7 @@ pytest.importorskip("polars")
 from typer.testing import CliRunner
 
 from mstxkit import open_run
-from mstxkit.cli import application
+from mstxkit.cli import build_application
 
 
 def compact(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -72,7 +72,7 @@ def test_files_of_other_hosts_may_be_left(tmp_path: Path) -> None:
 def test_a_host_that_is_not_there_is_told_of(tmp_path: Path, words: list[str], code: int, why: str) -> None:
     run = new_run(tmp_path / "run")
     ProcessFiles(run, 100, rank=0, host="vm").seal(BankFiles().range("a", 0, 5))
-    done = CliRunner().invoke(application(), ["collect", str(run), "--compact", *words])
+    done = CliRunner().invoke(build_application(), ["collect", str(run), "--compact", *words])
 
     assert (done.exit_code, why in done.output) == (code, True), done.output
 
@@ -99,7 +99,7 @@ def test_what_cannot_be_read_is_left_and_told_of(tmp_path: Path) -> None:
     file.write_bytes(content)
     before = open_run(run)
     rows = before.ranges().height
-    done = CliRunner().invoke(application(), ["collect", str(run), "--compact", "--remove"])
+    done = CliRunner().invoke(build_application(), ["collect", str(run), "--compact", "--remove"])
     after = open_run(run)
 
     assert done.exit_code == 1 and "left as they are: 1 sealed files" in done.output

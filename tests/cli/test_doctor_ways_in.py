@@ -95,7 +95,7 @@ def test_a_framework_that_nobody_knows_is_wrong(venv: Path) -> None:
 
 
 def test_limits_of_the_recorder_are_settings() -> None:
-    (check,) = _checks.environment({"MSTXKIT_BANK_BYTES": "65536"})
+    (check,) = _checks.check_environment({"MSTXKIT_BANK_BYTES": "65536"})
 
     assert check.level == OK
 
@@ -104,8 +104,8 @@ def test_a_cluster_that_answers_is_told_from_one_that_does_not(monkeypatch: pyte
     with socket.create_server(("127.0.0.1", 0)) as listening:
         address = f"127.0.0.1:{listening.getsockname()[1]}"
         monkeypatch.setenv("RAY_ADDRESS", address)
-        (answered,) = _checks.cluster()
-    (unanswered,) = _checks.cluster()
+        (answered,) = _checks.check_cluster()
+    (unanswered,) = _checks.check_cluster()
 
     assert (answered.level, unanswered.level) == (OK, NOTE)
     assert answered.detail.startswith(f"{address} answers")
@@ -116,7 +116,7 @@ def test_without_a_cluster_nothing_is_said_of_one(monkeypatch: pytest.MonkeyPatc
     for address in ("", "auto", "local"):
         monkeypatch.setenv("RAY_ADDRESS", address)
 
-        assert _checks.cluster() == []
+        assert _checks.check_cluster() == []
 
 
 def test_whatever_the_package_depends_on_is_looked_for() -> None:

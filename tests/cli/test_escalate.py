@@ -40,7 +40,7 @@ def run(tmp_path: Path) -> Path:
 
 
 def call(*words: object) -> Any:
-    return typer_testing.CliRunner().invoke(mstxkit.cli.application(), [str(word) for word in words])
+    return typer_testing.CliRunner().invoke(mstxkit.cli.build_application(), [str(word) for word in words])
 
 
 def ask(run: Path, *words: object) -> Any:
@@ -48,7 +48,7 @@ def ask(run: Path, *words: object) -> Any:
 
 
 def asked(run: Path) -> list[Request]:
-    return [one.request for one in fate.asked(control(run))]
+    return [one.request for one in fate.read_asked(control(run))]
 
 
 def started(run: Path, *words: object, **more: Any) -> subprocess.Popen[str]:
@@ -122,7 +122,7 @@ def test_groups_of_ranks_are_asked_and_said(run: Path) -> None:
     assert done.exit_code == 0, done.output
     assert "preset full, on peers:1,dp:0" in done.output
     assert "peers:1,dp:0: ranks 0-1, 3" in done.output
-    assert [one.suspects for one in fate.asked(control(run))] == [(0, 1, 3)]
+    assert [one.suspects for one in fate.read_asked(control(run))] == [(0, 1, 3)]
     assert "tp:0: ranks 0, 2" in explained.output
 
 
@@ -227,7 +227,7 @@ def test_suspect_and_peer_are_whom_the_verdict_blames_and_a_healthy_one(uneven: 
     done = ask(uneven, "--ranks", "suspect+peer")
 
     assert done.exit_code == 0
-    assert fate.asked(control(uneven))[0].suspects == (1, 3)
+    assert fate.read_asked(control(uneven))[0].suspects == (1, 3)
     assert "verdict: rank 3 takes longer than the others in actor_update" in done.output
     assert "rank 1 is a healthy peer of 4" in done.output
 
@@ -238,7 +238,7 @@ def test_a_request_is_taken_back(run: Path) -> None:
     done = call("escalate", run, "--cancel", request.id[:6], "--reason", "no need")
 
     assert done.exit_code == 0
-    assert fate.asked(control(run))[0].cancelled == "no need"
+    assert fate.read_asked(control(run))[0].cancelled == "no need"
 
 
 def test_what_is_taken_back_by_this_very_command_had_not_ended_before(
@@ -354,7 +354,7 @@ def test_an_interrupt_ends_the_waiting_and_not_the_request(run: Path) -> None:
     assert waiting.returncode == 1
     assert "goes on" in told
     assert "Traceback" not in told
-    assert fate.asked(control(run))[0].cancelled is None
+    assert fate.read_asked(control(run))[0].cancelled is None
 
 
 @pytest.mark.parametrize("columns", [60, 80, 120])
@@ -407,7 +407,7 @@ def test_after_waiting_it_parses_what_was_recorded_and_says_how_to_open_it(run: 
     session(run, request.id, output="host.pt.trace.json")
 
     wanted = _parsing.Wanted((), (), request.id, None)
-    done = _parsing.analysed(run, wanted, _parsing.plan_of(), False, quiet=True)
+    done = _parsing.analyse_profiles(run, wanted, _parsing.plan_of(), False, quiet=True)
 
     assert [row.profile.reason for row in done.rows.values()] == ["traces of torch.profiler need no parsing"]
     assert not done.is_wrong

@@ -19,7 +19,7 @@ pytest.importorskip("numpy")
 pl = pytest.importorskip("polars")
 
 from mstxkit import cli  # noqa: E402
-from mstxkit.reading.exporters import formats, load  # noqa: E402
+from mstxkit.reading.exporters import list_formats, load_exporter  # noqa: E402
 
 
 @pytest.fixture
@@ -37,7 +37,7 @@ def run(tmp_path: Path) -> Path:
 
 
 def export(run: Path, *words: object) -> Result:
-    return CliRunner().invoke(cli.application("export"), ["export", str(run), *map(str, words)])
+    return CliRunner().invoke(cli.build_application("export"), ["export", str(run), *map(str, words)])
 
 
 def ranges(run: Path, *words: object) -> set[tuple[int, str]]:
@@ -103,7 +103,7 @@ def test_what_nothing_answers_to_ends_with_2_and_what_there_is(run: Path, words:
     assert not (run.parent / "out").exists()
 
 
-@pytest.mark.parametrize("to", formats())
+@pytest.mark.parametrize("to", list_formats())
 @pytest.mark.parametrize(
     "words",
     [
@@ -126,7 +126,7 @@ def test_options_that_leave_nothing_end_with_2_and_when_the_run_was(run: Path, t
     assert list((run.parent / "out").iterdir()) == []
 
 
-@pytest.mark.parametrize("to", formats())
+@pytest.mark.parametrize("to", list_formats())
 def test_every_format_names_its_output_and_leaves_nothing_else(
     run: Path, to: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -134,12 +134,12 @@ def test_every_format_names_its_output_and_leaves_nothing_else(
 
     done = export(run, "--to", to)
 
-    name = f"run{load(to).suffix}"
+    name = f"run{load_exporter(to).suffix}"
     assert (done.exit_code, done.output.split(":")[0]) == (0, name)
     assert sorted(path.name for path in run.parent.iterdir()) == ["run", name]
 
 
-@pytest.mark.parametrize("to", formats())
+@pytest.mark.parametrize("to", list_formats())
 def test_every_format_writes_a_run_of_nothing(tmp_path: Path, to: str) -> None:
     assert export(new_run(tmp_path / "run"), "--to", to, "-o", tmp_path / "out").exit_code == 0
 

@@ -70,7 +70,7 @@ def ours(command: str, place: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     """What one of our commands says where it fails; nothing else."""
     monkeypatch.chdir(place)
     words = shlex.split(command, comments=True)[1:]
-    done = CliRunner().invoke(cli.application(words[0]), words)
+    done = CliRunner().invoke(cli.build_application(words[0]), words)
     return done.output if done.exit_code else ""
 
 

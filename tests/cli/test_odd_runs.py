@@ -37,7 +37,7 @@ DRIVES = re.compile("[\x00-\x08\x0b-\x1f\x7f\u202a-\u202e\u2066-\u2069]")
 def ran(command: str, place: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.chdir(place)
     words = command.split()
-    return CliRunner().invoke(cli.application(words[0]), words)
+    return CliRunner().invoke(cli.build_application(words[0]), words)
 
 
 @pytest.fixture
@@ -87,7 +87,7 @@ def test_what_this_user_may_not_read_is_named_and_the_rest_is_shown(
     monkeypatch.chdir(place / "RUN")
     os.seteuid(65534)
     try:
-        done = CliRunner().invoke(cli.application("report"), ["report", "."])
+        done = CliRunner().invoke(cli.build_application("report"), ["report", "."])
     finally:
         os.seteuid(0)
 

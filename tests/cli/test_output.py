@@ -24,7 +24,7 @@ pytest.importorskip("typer")
 
 from typer.testing import CliRunner
 
-from mstxkit.cli import _output, application
+from mstxkit.cli import _output, build_application
 from mstxkit.errors import MstxkitError
 
 pytestmark = pytest.mark.days("even")
@@ -95,7 +95,7 @@ def test_json_is_one_object_with_the_number_of_its_form(
 ) -> None:
     one_range(new_run(tmp_path / "RUN"))
     monkeypatch.chdir(tmp_path)
-    done = CliRunner().invoke(application(words.split()[0]), [*words.split(), "--json"])
+    done = CliRunner().invoke(build_application(words.split()[0]), [*words.split(), "--json"])
 
     assert json.loads(done.stdout)["schema"] >= 1, done.output
 
@@ -108,7 +108,7 @@ def test_what_ends_between_two_moves_leaves_one_whole_folder(
     """Ctrl-C, or a disk that is gone, once so many moves are done: that of the old folder away, that of the new one."""
     for name in ("old", "new"):
         with pytest.raises((raised, MstxkitError)) if name == "new" else nullcontext():
-            with _output.whole(tmp_path / "out", is_folder=True) as draft:
+            with _output.write_whole(tmp_path / "out", is_folder=True) as draft:
                 (draft / name).touch()
                 if name == "new":
                     monkeypatch.setattr(os, "rename", ending_after(moves, raised))
@@ -177,8 +177,8 @@ def test_what_cannot_be_sealed_is_told_of_and_stays(tmp_path: Path, mount: Mount
     killed.point_to(made.rename(folder / made.name))
     (run / "sealed").rmdir()
     mount("run/sealed", "ro")
-    done = CliRunner().invoke(application("collect"), ["collect", str(run)])
-    told = CliRunner().invoke(application("collect"), ["collect", str(run), "--json"])
+    done = CliRunner().invoke(build_application("collect"), ["collect", str(run)])
+    told = CliRunner().invoke(build_application("collect"), ["collect", str(run), "--json"])
 
     assert (done.exit_code, told.exit_code, done.output.count("\n")) == (1, 1, 1)
     assert done.output.startswith("not sealed: ") and "Read-only file system" in done.output
@@ -192,7 +192,7 @@ def test_a_full_disk_of_the_run_does_not_pass_for_standard_output(mount: Mount) 
         place.record(local=False, number=number, end_ns=number)
     room = os.statvfs(disk)
     (disk / "others").write_bytes(bytes(room.f_bavail * room.f_frsize))
-    done = CliRunner().invoke(application("profiles"), ["profiles", str(place.run), "--keep", "1k"])
+    done = CliRunner().invoke(build_application("profiles"), ["profiles", str(place.run), "--keep", "1k"])
 
     assert done.exit_code == 1 and done.output.count("\n") == 1
     assert done.output.startswith(f"mstxkit: [Errno 28] No space left on device: '{place.run}/profiles/")

@@ -76,7 +76,7 @@ def test_every_known_framework_has_a_row(folder: Path) -> None:
     done = patches(folder)
 
     assert done.returncode == 0, done.stderr
-    assert [line.split()[0] for line in done.stdout.splitlines()[1:]] == registry.names()
+    assert [line.split()[0] for line in done.stdout.splitlines()[1:]] == registry.list_frameworks()
     assert done.stderr == ""
 
 
@@ -102,7 +102,7 @@ def test_a_named_framework_is_shown_target_by_target(folder: Path) -> None:
 
 
 def test_targets_of_the_extra_tier_are_said_to_be_off_unless_it_is_asked_for(folder: Path) -> None:
-    extra = [one for one in registry.load("mindspeed_rl").targets if one.tier == EXTRA]
+    extra = [one for one in registry.load_patch("mindspeed_rl").targets if one.tier == EXTRA]
     target = next(one for one in extra if "*" not in one.path and "." in one.qualname)
     path = folder.joinpath(*target.module.split(".")).with_suffix(".py")
     path.parent.mkdir(parents=True)
@@ -196,7 +196,7 @@ def test_the_guides_table_has_every_recorded_version_in_order() -> None:
 def test_the_guide_counts_what_an_independent_reading_of_the_record_finds(name: str) -> None:
     framework, _, version = name.partition("-")
     ours, other = readme_tables.recorded(framework, version), surface.recorded(name)
-    targets = [one for one in registry.load(framework).targets if one.module in other.modules]
+    targets = [one for one in registry.load_patch(framework).targets if one.module in other.modules]
 
     assert [one.path for one in targets if ours.holds(one) != bool(other.symbols(one))] == []
     assert any(ours.holds(one) for one in targets)

@@ -27,7 +27,7 @@ def place(tmp_path: Path) -> Place:
 
 def call(place: Place, *words: object) -> Any:
     words = ("profiles", place.run, *words)
-    return typer_testing.CliRunner().invoke(mstxkit.cli.application(), [str(word) for word in words])
+    return typer_testing.CliRunner().invoke(mstxkit.cli.build_application(), [str(word) for word in words])
 
 
 def told(place: Place, *words: object) -> dict[str, Any]:
@@ -45,8 +45,8 @@ def test_what_lies_on_a_host_is_listed_with_it_and_with_what_to_do(place: Place)
     file = place.record(3)
     (row,) = told(place)["profiles"]
 
-    assert (row["rank"], row["place"], row["host"], row["folder"]) == (3, "host", identity.host(), str(file.data))
-    assert f"To have what is on {identity.host()} in the run, there: mstxkit profiles" in call(place).output
+    assert (row["rank"], row["place"], row["host"], row["folder"]) == (3, "host", identity.name_host(), str(file.data))
+    assert f"To have what is on {identity.name_host()} in the run, there: mstxkit profiles" in call(place).output
 
 
 def test_it_is_fetched_and_then_it_is_in_the_run(place: Place) -> None:

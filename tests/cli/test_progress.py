@@ -92,7 +92,7 @@ def test_ctrl_c_leaves_no_half_file(tmp_path: Path, form: str, ctrl_c: None) -> 
 def test_an_error_leaves_what_was_there_before(tmp_path: Path) -> None:
     (tmp_path / "out").write_text("before")
 
-    with pytest.raises(ZeroDivisionError), _output.whole(tmp_path / "out") as draft:
+    with pytest.raises(ZeroDivisionError), _output.write_whole(tmp_path / "out") as draft:
         draft.write_text("half of it")
         raise ZeroDivisionError
 
@@ -101,7 +101,7 @@ def test_an_error_leaves_what_was_there_before(tmp_path: Path) -> None:
 
 def test_a_folder_of_ours_is_replaced_whole(tmp_path: Path) -> None:
     for name in ("first", "second"):
-        with _output.whole(tmp_path / "out", is_folder=True) as draft:
+        with _output.write_whole(tmp_path / "out", is_folder=True) as draft:
             (draft / name).touch()
 
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == [_output.MADE_BY_US, "second"]
@@ -111,7 +111,7 @@ def test_a_folder_of_ours_is_replaced_whole(tmp_path: Path) -> None:
 def test_a_folder_may_be_read_by_whom_the_run_may_and_is_nobody_elses(tmp_path: Path, umask: int) -> None:
     before = os.umask(umask)
     try:
-        with _output.whole(tmp_path / "out", is_folder=True):
+        with _output.write_whole(tmp_path / "out", is_folder=True):
             pass
     finally:
         os.umask(before)
@@ -125,12 +125,12 @@ def test_a_folder_of_somebody_else_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "thesis.tex").touch()
 
-    with pytest.raises(MstxkitError, match="holds other files"), _output.whole(tmp_path / "out", is_folder=True):
+    with pytest.raises(MstxkitError, match="holds other files"), _output.write_whole(tmp_path / "out", is_folder=True):
         pass
 
     assert (tmp_path / "out" / "thesis.tex").exists()
 
 
 def test_a_file_does_not_take_the_place_of_a_folder(tmp_path: Path) -> None:
-    with pytest.raises(MstxkitError, match="is a folder"), _output.whole(tmp_path):
+    with pytest.raises(MstxkitError, match="is a folder"), _output.write_whole(tmp_path):
         pass

@@ -17,7 +17,7 @@ pytest.importorskip("typer")
 from builders.typed import typed
 from typer.testing import CliRunner
 
-from mstxkit.cli import application
+from mstxkit.cli import build_application
 
 SKEW = """
 import os, sys, time, mstxkit
@@ -121,7 +121,7 @@ def test_a_page_that_cannot_be_written_is_refused_before_anything_is_read(
     skew: Path, target: str, why: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("mstxkit.reading.run.open_run", lambda path: pytest.fail("it is read"))
-    done = CliRunner().invoke(application("report"), ["report", str(skew), "--html", target])
+    done = CliRunner().invoke(build_application("report"), ["report", str(skew), "--html", target])
 
     assert (done.exit_code, why in done.output) == (1, True), done.output
 

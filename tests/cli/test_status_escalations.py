@@ -29,7 +29,7 @@ def run(tmp_path: Path) -> Path:
 
 def status(run: Path, *words: str, columns: int = 120) -> Any:
     arguments = ["status", str(run), *words]
-    return typer_testing.CliRunner().invoke(mstxkit.cli.application(), arguments, env={"COLUMNS": str(columns)})
+    return typer_testing.CliRunner().invoke(mstxkit.cli.build_application(), arguments, env={"COLUMNS": str(columns)})
 
 
 def shown(run: Path) -> str:
@@ -44,7 +44,7 @@ def told(run: Path) -> dict[str, Any]:
 
 def sees(run: Path, **process: Any) -> Path:
     """What the keeper of this host has seen of this process, and its file."""
-    whereabouts.write(run, RUN_ID, run, [{"pid": os.getpid(), **process}])
+    whereabouts.write_whereabouts(run, RUN_ID, run, [{"pid": os.getpid(), **process}])
     (file,) = (run / "now").iterdir()
     return file
 
@@ -90,7 +90,7 @@ def test_of_many_ranks_those_that_do_the_same_are_on_one_line(tmp_path: Path) ->
 def test_of_a_thousand_ranks_that_are_all_elsewhere_there_are_a_few_lines(tmp_path: Path) -> None:
     run = empty_run(tmp_path / "run")
     processes = [{"pid": 10 + n, "rank": n, "step": 5, "stage": f"stage_{n % 40}"} for n in range(1000)]
-    whereabouts.write(run, RUN_ID, run, processes)
+    whereabouts.write_whereabouts(run, RUN_ID, run, processes)
 
     text = status(run).output
 

@@ -25,7 +25,7 @@ def process(rank: int, **fields: Any) -> dict[str, Any]:
 
 def shown(known: list[dict[str, Any]]) -> str:
     console = rich_console.Console(file=io.StringIO(), width=200)
-    console.print(_ranks.processes(known))
+    console.print(_ranks.tabulate_processes(known))
     return "\n".join(" ".join(line.split()) for line in console.file.getvalue().splitlines())
 
 

@@ -28,7 +28,7 @@ import mstxkit.cli  # noqa: E402
 from mstxkit.cli import _top_picture  # noqa: E402
 from mstxkit.cli._top_picture import Paper  # noqa: E402
 from mstxkit.judging.sight import Judges, Sight  # noqa: E402
-from mstxkit.reading.report.headline import headline  # noqa: E402
+from mstxkit.reading.report.headline import make_headline  # noqa: E402
 from mstxkit.store.incidents import Incident  # noqa: E402
 from mstxkit.store.job_file import Latecomer  # noqa: E402
 from mstxkit.store.verdicts import NOT_ENOUGH_EVIDENCE  # noqa: E402
@@ -43,13 +43,15 @@ def job(tmp_path: Path) -> ShownJob:
 
 def shown(job: ShownJob, *words: str, **variables: str) -> Any:
     runner = typer_testing.CliRunner()
-    return runner.invoke(mstxkit.cli.application("top"), ["top", str(job.run), *words], env=variables)
+    return runner.invoke(mstxkit.cli.build_application("top"), ["top", str(job.run), *words], env=variables)
 
 
 def picture(job: ShownJob, paper: Paper) -> Any:
     """What a terminal of that size shows of it."""
     sighting = Sight(job.run, job.run_id).look()
-    return _top_picture.lines(sighting, paper, headline(_top_picture.account_of(sighting, paper.folder))["matters"])
+    return _top_picture.draw_lines(
+        sighting, paper, make_headline(_top_picture.account_of(sighting, paper.folder))["matters"]
+    )
 
 
 def leave(job: ShownJob, incident: Incident) -> None:
@@ -124,7 +126,7 @@ def test_a_profile_that_did_not_come_is_said_in_the_picture_and_in_the_line(job:
 
     assert words in shown(job, COLUMNS="200").output
     assert words in typer_testing.CliRunner().invoke(
-        mstxkit.cli.application("top"), ["top", str(job.run), "--once"]
+        mstxkit.cli.build_application("top"), ["top", str(job.run), "--once"]
     ).output  # fmt: skip
 
 

@@ -55,7 +55,7 @@ class Watched:
             there = range(3 if step < alone_from else 1)
             parts = [(batches.STAGES, rank, rows(step, rank, slow, begin)) for rank in there]
             with open(self.run / layout.SUMMARIES / f"{host}-0.mxb", "ab") as stream:
-                stream.write(batches.encode(head, parts))
+                stream.write(batches.encode_batch(head, parts))
 
     def judged(self, *of: Verdict, who: str = "controller", **figures: Any) -> None:
         (self.run / layout.VERDICTS).mkdir(exist_ok=True, mode=0o700)
@@ -66,7 +66,7 @@ class Watched:
 
     def top(self, *words: str) -> Any:
         command = ["top", str(self.run), *words]
-        return typer_testing.CliRunner().invoke(mstxkit.cli.application("top"), command)
+        return typer_testing.CliRunner().invoke(mstxkit.cli.build_application("top"), command)
 
 
 def rows(step: int, rank: int, slow: int, begin: int) -> bytes:
@@ -100,7 +100,7 @@ def test_who_is_slow_is_named_and_the_status_says_so(watched: Watched) -> None:
     assert done.exit_code == 1, done.output
     assert done.output.startswith("Verdict: rank 1 actor computes more slowly than the others in actor_generate: ")
     assert done.output.endswith("\n40 steps judged now, up to step 39, 1 host\n")
-    assert [verdict.rank for verdict in verdicts.read(watched.run)] == [1], "it is kept in the run"
+    assert [verdict.rank for verdict in verdicts.read_verdicts(watched.run)] == [1], "it is kept in the run"
 
 
 def test_where_nobody_is_slow_nobody_is_blamed(watched: Watched) -> None:
@@ -136,7 +136,9 @@ def test_whether_ranks_were_compared_is_not_said_by_the_last_step_alone(
 
 def test_where_no_step_is_counted_it_says_so(watched: Watched) -> None:
     watched.hand_over(0, slow=-1)
-    (watched.run / layout.SUMMARIES / "h0-0.mxb").write_bytes(batches.encode({"run": watched.run_id, "host": "h0"}, []))
+    (watched.run / layout.SUMMARIES / "h0-0.mxb").write_bytes(
+        batches.encode_batch({"run": watched.run_id, "host": "h0"}, [])
+    )
 
     assert watched.top("--once").output.startswith("Verdict: nothing was recorded: no range has ended in any process")
 
@@ -189,7 +191,7 @@ def test_one_that_was_cut_off_and_goes_on_beside_its_successor_changes_nothing(
     cut_off.look()
     cut_off.judge(time.time(), at_once=True)
     cut_off.close()
-    before = verdicts.read(watched.run)
+    before = verdicts.read_verdicts(watched.run)
     successor = desk_of.Desk(watched.run, watched.run_id, "controller")
     successor.look()
 
@@ -201,7 +203,7 @@ def test_one_that_was_cut_off_and_goes_on_beside_its_successor_changes_nothing(
     figures = settings_file.read_figures(watched.run / layout.VERDICTS / layout.FIGURES, watched.run_id)
     cut_off.close()
 
-    assert [(verdict.rank, verdict.withdrawn) for verdict in verdicts.read(watched.run)] == [(1, "")]
+    assert [(verdict.rank, verdict.withdrawn) for verdict in verdicts.read_verdicts(watched.run)] == [(1, "")]
     assert figures == settings_file.read_figures(watched.run / layout.VERDICTS / layout.FIGURES, watched.run_id)
     names = sorted(file.name for file in (watched.run / layout.VERDICTS).glob("*.jsonl"))
     assert names == ["controller.0001.jsonl", "controller.0002.jsonl"]
@@ -244,7 +246,7 @@ def test_a_run_that_may_only_be_read_is_judged_all_the_same(watched: Watched, mo
 def test_a_job_that_is_over_is_not_followed_for_ever(watched: Watched) -> None:
     watched.hand_over(40)
     watched.judged(Verdict("a", 5, 30, COMPUTE, "reward", 7), is_final=True)
-    job_file.write(watched.run, watched.run_id, JobState(is_final=True, written_ns=time.time_ns() + 10**9))
+    job_file.write_state(watched.run, watched.run_id, JobState(is_final=True, written_ns=time.time_ns() + 10**9))
     done = watched.top("--follow")
 
     assert done.exit_code == 1
@@ -267,7 +269,7 @@ def test_in_the_second_in_which_a_job_ends_every_command_awaits_its_judges_last_
 
     monkeypatch.setattr("mstxkit.reading.judged.time", SimpleNamespace(monotonic=time.monotonic, sleep=say_it))
     command = [words[0], str(watched.run), *words[1:]]
-    done = typer_testing.CliRunner().invoke(mstxkit.cli.application(words[0]), command)
+    done = typer_testing.CliRunner().invoke(mstxkit.cli.build_application(words[0]), command)
 
     assert "Verdict: rank 7 takes longer than the others in reward" in done.output, done.output
 
@@ -297,7 +299,7 @@ def test_where_nobody_is_blamed_yet_it_says_that_it_goes_on_to_look(watched: Wat
 
 def test_verdicts_are_followed_as_they_come(watched: Watched) -> None:
     watched.hand_over(40, slow=-1)
-    following = watching.follow(watched.run, watched.run_id)
+    following = watching.follow_verdicts(watched.run, watched.run_id)
     watched.judged(_left()._replace(kind="input"), who="other")
 
     assert next(following).kind == "input"
@@ -310,7 +312,7 @@ def test_a_hang_that_is_over_is_told_once_by_who_judges_meanwhile(watched: Watch
     watched.hand_over(12)
     first, second = (Verdict(id, 5, 3, HANG, "reward", 1, "actor") for id in ("hang-1", "hang-2"))
     watched.judged(first, who="hang-h0")
-    following = watching.follow(watched.run, watched.run_id)
+    following = watching.follow_verdicts(watched.run, watched.run_id)
     told = [next(following)]
     watched.judged(first._replace(withdrawn="it went on"), who="hang-h0")
     told.append(next(following))

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 pytest.importorskip("polars")
 
-from mstxkit.cli import application
+from mstxkit.cli import build_application
 
 
 @pytest.mark.parametrize(
@@ -27,8 +27,8 @@ def test_a_run_without_summaries_is_judged_by_its_tables(
 ) -> None:
     run = recorded(tmp_path / "run", stage_times(fault), around_collectives=has_ranges)
 
-    done = CliRunner().invoke(application(), ["top", str(run), "--once"])
-    document = json.loads(CliRunner().invoke(application(), ["top", str(run), "--once", "--json"]).stdout)
+    done = CliRunner().invoke(build_application(), ["top", str(run), "--once"])
+    document = json.loads(CliRunner().invoke(build_application(), ["top", str(run), "--once", "--json"]).stdout)
 
     assert done.exit_code == code, done.output
     assert words in done.output

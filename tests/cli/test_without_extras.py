@@ -89,7 +89,7 @@ def test_what_needs_none_of_them_works(said: dict[str, Any], words: str) -> None
 def test_every_verb_was_tried() -> None:
     tried = {words.partition(" ")[0] for words in (*READS, *WORKS)}
 
-    assert {verb.rstrip("_") for verb in mstxkit.cli.verbs()} - tried == set()
+    assert {verb.rstrip("_") for verb in mstxkit.cli.list_verbs()} - tried == set()
 
 
 def test_an_extra_brings_each_package() -> None:

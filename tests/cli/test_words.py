@@ -60,7 +60,7 @@ def test_every_option_is_on_a_page_of_the_guide() -> None:
     """By its name: who is told of an option finds out what it is for."""
     pages = "".join(page.read_text(encoding="utf-8") for page in (ROOT / "docs" / "guide").glob("*.md"))
     named = set(re.findall(r"(?<![\w-])--[a-z][a-z-]*", pages))
-    commands = [pytest.importorskip("typer.main").get_command(mstxkit.cli.application())]
+    commands = [pytest.importorskip("typer.main").get_command(mstxkit.cli.build_application())]
     missing = []
     for command in commands:
         commands += getattr(command, "commands", {}).values()
@@ -74,4 +74,4 @@ def test_every_verb_is_in_the_guides_table() -> None:
     index = (ROOT / "docs" / "guide" / "README.md").read_text(encoding="utf-8")
     named = re.findall(r"`([a-z]+)`", "".join(re.findall(r"^\| (`[a-z`, ]+) \|", index, re.MULTILINE)))
 
-    assert sorted(named) == sorted(verb.rstrip("_") for verb in mstxkit.cli.verbs())
+    assert sorted(named) == sorted(verb.rstrip("_") for verb in mstxkit.cli.list_verbs())

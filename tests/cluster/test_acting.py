@@ -49,17 +49,17 @@ class Job:
 
     def acted(self) -> list[Verdict]:
         """Verdicts that a request came of."""
-        return [verdict for verdict in verdicts.read(self.run) if verdict.request]
+        return [verdict for verdict in verdicts.read_verdicts(self.run) if verdict.request]
 
     def asked(self) -> list[fate.Asked]:
         try:
-            return fate.asked(asking.control_of(self.run))
+            return fate.read_asked(asking.control_of(self.run))
         except Exception:
             return []
 
     def progress(self, id: str) -> fate.Progress:
         control = asking.control_of(self.run)
-        return asking.fates_of(control).progress(asking.named(control, id))
+        return asking.fates_of(control).progress(asking.find_request(control, id))
 
     def end(self) -> int:
         (self.folder / "end").touch()

@@ -313,7 +313,7 @@ def test_of_what_waits_for_a_disk_the_oldest_goes_first_and_is_counted(
 
 def test_a_file_never_grows_beyond_its_bound_and_the_newest_stays(place: Place) -> None:
     log = BatchLog(place.run, place.live, file_bytes=5000)
-    frames = [batches.encode({"run": place.run_id, "host": "h", "number": number}, []) for number in range(300)]
+    frames = [batches.encode_batch({"run": place.run_id, "host": "h", "number": number}, []) for number in range(300)]
     for frame in frames:
         log.append(frame)
     sizes = [file.stat().st_size for file in (place.run / layout.SUMMARIES).iterdir()]

@@ -36,7 +36,7 @@ class Host:
         return len(self._started)
 
     def judge_says(self, number: int) -> None:
-        job_file.write(self.run, self._run_id, JobState(written_ns=number))
+        job_file.write_state(self.run, self._run_id, JobState(written_ns=number))
 
 
 @pytest.fixture
@@ -44,7 +44,7 @@ def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Host:
     for name in ("_AFTER_S", "_AGAIN_AFTER_S", "_SILENT_AFTER_S", "_LATER_BY_S"):
         monkeypatch.setattr(module, name, 0.0)
     started: list[str] = []
-    monkeypatch.setattr(apart, "start", lambda module, *words: started.append(module))
+    monkeypatch.setattr(apart, "start_module", lambda module, *words: started.append(module))
     run, run_id = run_file.open_run_folder(tmp_path / "run")
     (run / "verdicts").mkdir()
     return Host(run, run_id, started)
@@ -103,9 +103,9 @@ def test_without_locks_no_second_one_is_started_beside_one_that_judges(
     host: Host, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As on a Lustre that is mounted without them."""
-    judge_lock_file = judge_lock.take(host.run)
+    judge_lock_file = judge_lock.take_lock(host.run)
     assert judge_lock_file is not None
-    monkeypatch.setattr(life, "_holder", locks_cannot_be_had)
+    monkeypatch.setattr(life, "_find_holder", locks_cannot_be_had)
     while_it_judges = []
     for number in range(5):
         host.judge_says(number)

@@ -14,7 +14,7 @@ from mstxkit.host import identity
 
 def over_the_wire() -> Mapping[str, Any]:
     """As any transport would carry it."""
-    answer: dict[str, Any] = json.loads(json.dumps(clocks.answer()))
+    answer: dict[str, Any] = json.loads(json.dumps(clocks.answer_exchange()))
     return answer
 
 

@@ -119,7 +119,7 @@ def test_the_slow_rank_is_named_beside_the_job_and_its_judge_ends_with_it(start:
     until(lambda: not beside.pids(job.run, beside.JUDGE))
     shown = top(job.run, "--once")
 
-    (verdict,) = [verdict for verdict in verdicts.read(job.run) if verdict.is_blaming]
+    (verdict,) = [verdict for verdict in verdicts.read_verdicts(job.run) if verdict.is_blaming]
     assert (verdict.kind, verdict.rank, verdict.stage) == ("compute", 1, "actor_generate")
     assert job.step() == 59, "the last one too"
     assert len(said) == RANKS
@@ -138,10 +138,10 @@ def test_a_host_whose_wall_clock_is_wrong_is_not_late_for_that_alone(start: Star
     job = start(steps=50, slow=-1, ranks=2, step_ms=100, off_s={0: 0.0, 1: off_s})
     job.wait()
     until(lambda: not beside.pids(job.run, beside.JUDGE))
-    clocks = (job_file.read(job.run, run_file.id_of(job.run) or "") or JobState()).clocks
+    clocks = (job_file.read_state(job.run, run_file.id_of(job.run) or "") or JobState()).clocks
 
     assert job.step() == 49
-    assert [verdict for verdict in verdicts.read(job.run) if verdict.is_blaming] == []
+    assert [verdict for verdict in verdicts.read_verdicts(job.run) if verdict.is_blaming] == []
     assert clocks.keys() == {"boot of node-1"}, "the other one is right"
     assert abs(clocks["boot of node-1"] - (time.time_ns() - time.monotonic_ns())) < 50_000_000
 
@@ -156,7 +156,7 @@ def test_a_judge_that_is_killed_is_started_again_and_goes_on(start: Start) -> No
     until(lambda: not beside.pids(job.run, beside.JUDGE))
 
     assert job.step() == 239
-    blaming = [verdict for verdict in verdicts.read(job.run) if verdict.is_blaming]
+    blaming = [verdict for verdict in verdicts.read_verdicts(job.run) if verdict.is_blaming]
     assert [verdict.rank for verdict in blaming] == [1], "the same verdict, not a second one"
 
 
@@ -180,7 +180,7 @@ def test_judges_that_are_killed_at_any_moment_and_twice_in_a_row_leave_out_no_st
     judged = [tuple(map(int, line.split())) for line in (tmp_path / "log").read_text().splitlines()]
     assert {step for step, _ in judged} == set(range(4000))
     assert {members for step, members in judged if step > 400} == {RANKS}, "in the first ones not all had begun"
-    assert [verdict.rank for verdict in verdicts.read(job.run) if verdict.is_blaming] == [1]
+    assert [verdict.rank for verdict in verdicts.read_verdicts(job.run) if verdict.is_blaming] == [1]
 
 
 def judge_of(run: Path, log: Path) -> subprocess.Popen[bytes]:
@@ -299,4 +299,4 @@ def test_a_full_shared_disk_costs_batches_and_nothing_else(start: Start, mount: 
 
     assert len(said) == RANKS
     assert job.step() == 159
-    assert [verdict.rank for verdict in verdicts.read(job.run) if verdict.is_blaming] == [1]
+    assert [verdict.rank for verdict in verdicts.read_verdicts(job.run) if verdict.is_blaming] == [1]

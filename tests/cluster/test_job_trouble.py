@@ -55,7 +55,7 @@ class Ranks:
         return -1 if figures is None or figures.step is None else figures.step
 
     def blamed(self) -> list[int | None]:
-        return [verdict.rank for verdict in verdicts.read(self.run) if verdict.is_blaming]
+        return [verdict.rank for verdict in verdicts.read_verdicts(self.run) if verdict.is_blaming]
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ pytest.importorskip("numpy")
 from builders import beside, lives
 from typer.testing import CliRunner
 
-from mstxkit.cli import application
+from mstxkit.cli import build_application
 from mstxkit.reading.report import judged_so_far
 from mstxkit.store import layout
 
@@ -105,7 +105,7 @@ def test_who_is_stopped_and_followed_by_nobody_is_told_to_be_behind_by_every_com
 
 
 def said(run: Path, verb: str, *options: str) -> str:
-    return CliRunner().invoke(application(), [verb, str(run), *options]).stdout
+    return CliRunner().invoke(build_application(), [verb, str(run), *options]).stdout
 
 
 def is_told(run: Path) -> bool:

@@ -37,7 +37,7 @@ class Host:
             "processes": [] if number else [process.as_json() for process in who], "goodbye": len(who) == 0,
         }  # fmt: skip
         steps = range(first, first + A_BATCH)
-        return batches.encode(
+        return batches.encode_batch(
             head, [("stages", rank, b"".join(self._rows(step, rank) for step in steps)) for rank in range(RANKS)]
         )
 
@@ -70,7 +70,7 @@ def start(run: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Start]:
         ended.append(1)
         raise SystemExit  # as Ray would end its process
 
-    monkeypatch.setattr(ray_actor, "_end", end)
+    monkeypatch.setattr(ray_actor, "_end_actor", end)
     started: list[JobController] = []
 
     def begin() -> JobController:

@@ -60,7 +60,7 @@ class FakeRay:
         if self.fails:
             raise RayError
         if call == CLOCK:
-            return clocks.answer()
+            return clocks.answer_exchange()
         return Figures(call, {"mstxkit/verdicts": 1.0}).as_json(RUN)
 
 
@@ -167,7 +167,7 @@ def test_an_answer_that_is_none_is_no_answer(
 
 
 def test_while_ray_is_shut_down_nothing_of_it_is_called(ray: FakeRay, link: RayLink) -> None:
-    with ray_link.quiet():
+    with ray_link.keep_quiet():
         link.post(b"a")
         during = list(ray.calls)
     link.answer()
@@ -186,7 +186,7 @@ def test_the_end_of_ray_waits_for_the_call_under_way_and_no_other_follows_it(ray
     while not ray_link._calling.locked():
         time.sleep(0.01)
     threading.Timer(0.3, goes_on.set).start()
-    with ray_link.quiet():
+    with ray_link.keep_quiet():
         was_under_way = ray_link._calling.locked() and slow.is_alive() and not goes_on.is_set()
         calls = len(ray.calls)
         link.answer()
@@ -203,7 +203,7 @@ def test_the_end_of_ray_waits_for_a_call_under_way_only_so_long(ray: FakeRay, li
     hanging.start()
     while not ray_link._calling.locked():
         time.sleep(0.01)
-    with ray_link.quiet():
+    with ray_link.keep_quiet():
         was_hanging = hanging.is_alive()
     goes_on.set()
     hanging.join(30)
@@ -222,7 +222,7 @@ def test_once_the_interpreter_ends_no_link_begins_to_call_ray(
     ray: FakeRay, link: RayLink, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(ray_link, "_is_over", threading.Event())
-    ray_link.end()
+    ray_link.end_link()
     link.post(b"a")
 
     assert (ray.calls, ray.options) == ([], [])
@@ -240,7 +240,7 @@ def test_a_call_that_the_interpreters_end_does_not_wait_for_is_the_last_one(
     hanging.start()
     while not ray_link._calling.locked():
         time.sleep(0.01)
-    ray_link.end()
+    ray_link.end_link()
     goes_on.set()
     hanging.join(30)
 

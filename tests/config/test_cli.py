@@ -46,7 +46,7 @@ def run(capsys: pytest.CaptureFixture[str]) -> Run:
 
     def command(*words: str) -> Ended:
         with pytest.raises(SystemExit) as caught:
-            mstxkit.cli.application()(["config", *words], prog_name="mstxkit")
+            mstxkit.cli.build_application()(["config", *words], prog_name="mstxkit")
         return Ended(int(caught.value.code or 0), *capsys.readouterr())
 
     return command

@@ -31,7 +31,7 @@ def installed(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def read(tree: dict[str, Any]) -> Config:
-    return configuring.understand(sources.from_mapping(tree, "verl"), "verl").read.config
+    return configuring.understand_source(sources.from_mapping(tree, "verl"), "verl").read.config
 
 
 def read_again(flavour: str, text: str) -> Config:
@@ -90,7 +90,7 @@ def test_another_system_does_what_verl_did_or_it_is_listed_for_each_role(flavour
     @given(verl_meaning.roles, verl_meaning.whole)
     def check(chosen: dict[str, Any], top: dict[str, Any]) -> None:
         tree = verl_meaning.tree_of(chosen, top)
-        written = configuring.write(read(tree), flavour)
+        written = configuring.write_flavour(read(tree), flavour)
         config, told = read_again(flavour, written.text), {one.field for one in written.lost}
         told |= {f"extras.verl.{name}" for name in config.extras.get("verl", {})}  # mstxkit's own form keeps them
         told |= {"path"} & {name.rpartition(".")[2].removeprefix("save_") for name in told if name.startswith(WHOLE)}
@@ -126,16 +126,16 @@ actor_rollout_ref:
 def test_a_reference_without_a_tool_config_stays_on() -> None:
     config = configuring.configure(sources.from_yaml(ROLES_OF_THE_REVIEW, "roles.yaml"))
 
-    again = sources.from_yaml(configuring.write(config, "verl").text, "again.yaml")
+    again = sources.from_yaml(configuring.write_flavour(config, "verl").text, "again.yaml")
 
     ref = again.at("actor_rollout_ref", "ref", "profiler")
     assert (ref["enable"], ref["tool_config"]["npu"]["discrete"]) == (True, False)
 
 
 def test_whole_steps_of_one_role_beside_stages_of_another_are_told_where_they_cannot_be_said() -> None:
-    found = configuring.understand(sources.from_yaml(ROLES_OF_THE_REVIEW, "roles.yaml"))
+    found = configuring.understand_source(sources.from_yaml(ROLES_OF_THE_REVIEW, "roles.yaml"))
 
-    told = lost(configuring.write(found.read.config, "mindspeed_rl"))
+    told = lost(configuring.write_flavour(found.read.config, "mindspeed_rl"))
 
     why = told["extras.verl.actor_rollout_ref.ref.profiler.enable"]
     assert "verl also records ref" in why and "reference_compute_log_prob" in why
@@ -145,7 +145,7 @@ def test_whole_steps_of_one_role_beside_stages_of_another_are_told_where_they_ca
 def test_a_changed_configuration_keeps_the_roles_that_have_nothing_to_do_with_the_change() -> None:
     config = configuring.configure(sources.from_yaml(ROLES_OF_THE_REVIEW, "roles.yaml"))
 
-    written = configuring.write(config.model_copy(update={"level": "level1", "ranks": (2,)}), "verl")
+    written = configuring.write_flavour(config.model_copy(update={"level": "level1", "ranks": (2,)}), "verl")
 
     again = sources.from_yaml(written.text, "again.yaml")
     assert again.at("actor_rollout_ref", "ref", "profiler", "enable") is True

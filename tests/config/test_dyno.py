@@ -17,7 +17,7 @@ MONITOR = "dyno --certs-dir NO_CERTS npu-monitor --npu-monitor-start"
 
 
 def understood(text: str) -> Understood:
-    return configuring.understand(sources.from_shell(f"{text}\n", "trace.sh"))
+    return configuring.understand_source(sources.from_shell(f"{text}\n", "trace.sh"))
 
 
 def read(text: str) -> Config:

@@ -9,8 +9,8 @@ import pytest
 from builders.any_config import differing, refusal
 
 from mstxkit.config import adapters, configuring, sources
-from mstxkit.config.adapters import flat
-from mstxkit.config.configuring import configure, understand, write
+from mstxkit.config.adapters import flatten_config
+from mstxkit.config.configuring import configure, understand_source, write_flavour
 from mstxkit.config.model import Config
 
 GUIDES = Path(__file__).parent / "guides"
@@ -59,7 +59,7 @@ def test_every_example_is_here_and_says_where_it_is_from() -> None:
 
 @every_example
 def test_every_example_is_read_as_what_it_is(name: str) -> None:
-    found = understand(GUIDES / name)
+    found = understand_source(GUIDES / name)
 
     assert found.flavour == FLAVOUR_OF[name]
     assert all(place.file.endswith(name) for place in found.read.places.values())
@@ -68,7 +68,7 @@ def test_every_example_is_read_as_what_it_is(name: str) -> None:
 
 @every_example
 def test_every_example_is_shown_with_every_default_made_explicit(name: str) -> None:
-    shown = flat(example(name))
+    shown = flatten_config(example(name))
 
     assert set(shown) >= set(Config.model_fields) - {"window"}
     assert Config.model_validate_json(example(name).model_dump_json()) == example(name)
@@ -76,7 +76,7 @@ def test_every_example_is_shown_with_every_default_made_explicit(name: str) -> N
 
 @every_example
 def test_every_example_comes_back_from_its_own_flavour_as_it_was(name: str) -> None:
-    written = write(example(name), FLAVOUR_OF[name])
+    written = write_flavour(example(name), FLAVOUR_OF[name])
 
     assert {one.field for one in written.lost} <= {"enabled"}
     assert not written.lost or example(name).enabled is False
@@ -89,11 +89,11 @@ def test_every_example_becomes_every_flavour_and_what_that_loses_is_listed(
 ) -> None:
     config = example(name)
 
-    written = write(config, flavour)
+    written = write_flavour(config, flavour)
 
     file = tmp_path / f"profiler_config{SUFFIX.get(flavour, '.yaml')}"
     file.write_text(written.text, encoding="utf-8")
-    said = configuring.understand(file, flavour).read.config
+    said = configuring.understand_source(file, flavour).read.config
     told = {one.field for one in written.lost}
     assert {field for field in differing(said, config) if field not in ("path", "extras", "stage_names")} <= told
     assert all(one.why for one in written.lost)
@@ -161,7 +161,7 @@ def test_mindspores_dynamic_example_records_steps_2_to_5_and_then_8_to_10() -> N
 
 
 def test_mindspores_dynamic_example_has_a_key_that_2_10_ignores() -> None:
-    notes = understand(GUIDES / "mindspore_dynamic.json").read.notes
+    notes = understand_source(GUIDES / "mindspore_dynamic.json").read.notes
 
     assert "aicore_metrics is what MindSpore up to 2.5 calls aic_metrics; 2.10 ignores it" in notes
 
@@ -169,7 +169,7 @@ def test_mindspores_dynamic_example_has_a_key_that_2_10_ignores() -> None:
 def test_mindspores_variable_records_the_whole_run_where_start_is_true() -> None:
     """该配置中start必须为true，才能达到使能效果; 暂不支持schedule参数方式采集数据."""
     found = example("mindspore_environment.sh")
-    text = sources.read(GUIDES / "mindspore_environment.sh").variables["MS_PROFILER_OPTIONS"].text
+    text = sources.read_source(GUIDES / "mindspore_environment.sh").variables["MS_PROFILER_OPTIONS"].text
 
     assert differing(found) == {
         "enabled": True, "window.steps": None, "window.counted_from": "process", "stacks": True, "analysis": "sync",
@@ -190,7 +190,7 @@ def test_mindspores_pynative_example_records_its_first_two_steps() -> None:
 
 def test_mindspores_callback_records_from_where_to_where_only_its_program_says() -> None:
     """用户可以通过Callback方式来使能Profiler."""
-    understood = understand(GUIDES / "mindspore_callback.py")
+    understood = understand_source(GUIDES / "mindspore_callback.py")
 
     assert (understood.read.config.window.steps, understood.read.config.path) == (None, "./profiler_data")
     assert "without a schedule it records from start() to stop(), whatever steps these are" in understood.read.notes
@@ -241,7 +241,7 @@ def test_verls_variables_of_vllm_are_kept_beside_the_rollout_of_replica_0() -> N
 def test_verls_guide_leaves_out_the_tool_without_which_nothing_is_recorded() -> None:
     for name in ("verl_end_to_end.yaml", "verl_discrete.yaml"):
         assert example(name).enabled is False
-        assert any("tool: npu" in note for note in understand(GUIDES / name).read.notes)
+        assert any("tool: npu" in note for note in understand_source(GUIDES / name).read.notes)
 
 
 def test_the_articles_commands_record_step_2_of_rank_0() -> None:

@@ -7,8 +7,8 @@ import pytest
 from builders.any_config import refusal
 
 from mstxkit.config import sources
-from mstxkit.config.adapters import flat, mindspeed_llm
-from mstxkit.config.configuring import configure, understand, write
+from mstxkit.config.adapters import flatten_config, mindspeed_llm
+from mstxkit.config.configuring import configure, understand_source, write_flavour
 from mstxkit.config.model import Config, Window
 
 ON = "--profile"
@@ -50,7 +50,7 @@ def test_a_bare_profile_has_the_defaults_of_the_code_and_not_those_of_its_guide(
     ],
 )
 def test_each_option_is_a_field(words: list[str], field: str, value: Any) -> None:
-    assert flat(of(ON, *words))[field] == value
+    assert flatten_config(of(ON, *words))[field] == value
 
 
 SCRIPT = """#!/bin/bash
@@ -71,7 +71,7 @@ def test_a_launch_script_is_read_with_its_variables_and_lines(tmp_path: Any) -> 
     script = tmp_path / "train.sh"
     script.write_text(SCRIPT)
 
-    found = understand(script)
+    found = understand_source(script)
 
     assert found.flavour == "mindspeed_llm"
     assert (found.read.config.ranks, found.read.config.level) == ((0, 4), "level1")
@@ -116,7 +116,7 @@ def test_an_object_of_parsed_arguments_is_read_as_its_words_are() -> None:
 
 
 def test_other_commands_arguments_are_not_mistaken_for_a_profile() -> None:
-    found = sources.read(["--use-pytorch-profiler", "--profiler", "x", "--training.profile", "true"])
+    found = sources.read_source(["--use-pytorch-profiler", "--profiler", "x", "--training.profile", "true"])
 
     assert not mindspeed_llm.detect(found)
 
@@ -177,7 +177,7 @@ def test_what_is_written_is_a_part_of_a_script() -> None:
         aic_metrics="PipeUtilization", analysis="sync", path="./a folder",
     )  # fmt: skip
 
-    written = write(config, "mindspeed_llm")
+    written = write_flavour(config, "mindspeed_llm")
 
     assert written.lost == ()
     assert written.text.splitlines() == [
@@ -195,7 +195,9 @@ def test_what_is_written_is_a_part_of_a_script() -> None:
 
 
 def test_a_window_to_the_end_of_the_run_is_written_as_a_window_longer_than_any_run() -> None:
-    written = write(of(ON).model_copy(update={"window": Window(first_step=5, steps=None, warmup=1)}), "mindspeed_llm")
+    written = write_flavour(
+        of(ON).model_copy(update={"window": Window(first_step=5, steps=None, warmup=1)}), "mindspeed_llm"
+    )
 
     assert written.lost == ()
     assert "--profile-step-end 1000005" in written.text
@@ -215,5 +217,5 @@ def test_a_window_to_the_end_of_the_run_is_written_as_a_window_longer_than_any_r
 def test_what_it_cannot_say_is_listed_with_the_reason(change: dict[str, Any], why: str) -> None:
     config = of(ON, "--profile-with-cpu").model_copy(update=change)
 
-    (lost,) = write(config, "mindspeed_llm").lost
+    (lost,) = write_flavour(config, "mindspeed_llm").lost
     assert ({lost.field: lost.value}, lost.why.partition(";")[0]) == (change, why)

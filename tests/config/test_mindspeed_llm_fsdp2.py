@@ -7,8 +7,8 @@ import pytest
 from builders.any_config import refusal
 
 from mstxkit.config import sources
-from mstxkit.config.adapters import flat, mindspeed_llm, mindspeed_llm_fsdp2
-from mstxkit.config.configuring import configure, understand, write
+from mstxkit.config.adapters import flatten_config, mindspeed_llm, mindspeed_llm_fsdp2
+from mstxkit.config.configuring import configure, understand_source, write_flavour
 from mstxkit.config.model import Config, Window
 
 KEYS = ", ".join(mindspeed_llm_fsdp2.OPTIONS)
@@ -20,7 +20,7 @@ def section(**given: Any) -> Config:
 
 
 def test_profile_alone_records_every_rank_for_the_whole_run_and_says_so() -> None:
-    found = understand({"training": {"profile": True}})
+    found = understand_source({"training": {"profile": True}})
 
     assert found.read.config == Config(
         enabled=True, window=Window(first_step=1, steps=None, counted_from="process"), activities=("npu",),
@@ -57,7 +57,7 @@ def test_profile_alone_records_every_rank_for_the_whole_run_and_says_so() -> Non
 def test_each_key_is_a_field_with_its_value_parsed_as_the_framework_does(
     given: dict[str, Any], field: str, value: Any
 ) -> None:
-    assert flat(section(profile=True, **given))[field] == value
+    assert flatten_config(section(profile=True, **given))[field] == value
 
 
 @pytest.mark.parametrize(
@@ -69,7 +69,7 @@ def test_each_key_is_a_field_with_its_value_parsed_as_the_framework_does(
     ],
 )
 def test_the_command_line_says_the_same_as_the_section(words: str) -> None:
-    found = understand(["train.yaml", *words.split()])
+    found = understand_source(["train.yaml", *words.split()])
 
     assert found.flavour == "mindspeed_llm_fsdp2"
     assert found.read.config == section(profile=True, profile_step_start=5, profile_ranks=[0, 1])
@@ -89,11 +89,11 @@ def test_an_object_of_its_parsed_arguments_is_not_taken_for_those_of_megatron() 
         "profile_data_simplification": False, "profile_with_stack": False, "gradient_accumulation_steps": 1,
     }  # fmt: skip
 
-    found = understand(SimpleNamespace(**given))
+    found = understand_source(SimpleNamespace(**given))
 
     assert (found.flavour, found.read.config.window.first_step) == ("mindspeed_llm_fsdp2", 6)
     del given["gradient_accumulation_steps"]
-    assert understand(SimpleNamespace(**given)).flavour == mindspeed_llm.FLAVOUR
+    assert understand_source(SimpleNamespace(**given)).flavour == mindspeed_llm.FLAVOUR
 
 
 BAD: list[tuple[dict[str, Any], str]] = [
@@ -152,7 +152,7 @@ def test_switched_off_it_may_hold_any_steps_as_the_framework_allows() -> None:
 def test_what_is_written_is_the_section_with_every_default() -> None:
     config = section(profile=True, profile_step_start=5, profile_step_end=7, profile_ranks=[0, 1])
 
-    written = write(config, "mindspeed_llm_fsdp2")
+    written = write_flavour(config, "mindspeed_llm_fsdp2")
 
     assert written.lost == ()
     assert written.text == (
@@ -177,7 +177,7 @@ def test_what_it_cannot_say_is_listed_with_the_reason() -> None:
     window = Window(first_step=9, steps=2, warmup=3, repeat=2)
     config = section(profile=True).model_copy(update={"window": window, "sys_io": True})
 
-    lost = {one.field: one.why.partition(";")[0] for one in write(config, "mindspeed_llm_fsdp2").lost}
+    lost = {one.field: one.why.partition(";")[0] for one in write_flavour(config, "mindspeed_llm_fsdp2").lost}
 
     assert lost == {
         "window.counted_from": "steps are counted from this start of the process",

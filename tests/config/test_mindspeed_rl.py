@@ -17,7 +17,7 @@ from mstxkit.errors import ConfigError
 
 def understood(*lines: str, beside: str = "") -> Understood:
     text = "profiler_config:\n  integrated:\n" + "".join(f"    {line}\n" for line in lines) + beside
-    return configuring.understand(sources.from_yaml(text, "rl.yaml"))
+    return configuring.understand_source(sources.from_yaml(text, "rl.yaml"))
 
 
 def read(*lines: str) -> Config:
@@ -81,7 +81,7 @@ def test_hydras_overrides_and_interpolations_are_understood() -> None:
     script = "D=/data\npython cli/train_grpo.py --config-name x \\\n  +profiler_config.integrated.profile=true "
     script += "profiler_config.integrated.stage=[actor_update] profiler_config.integrated.profile_save_path=$D\n"
 
-    found = configuring.understand(sources.from_shell(script, "run.sh"))
+    found = configuring.understand_source(sources.from_shell(script, "run.sh"))
 
     assert (found.read.config.stages, found.read.config.path) == (("actor_update",), "/data")
     assert found.read.places["enabled"] == ("run.sh", 3, "profiler_config.integrated.profile")

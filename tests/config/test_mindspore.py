@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 from builders.any_config import refusal
 
-from mstxkit.config.adapters import flat, mindspore
-from mstxkit.config.configuring import configure, understand, write
+from mstxkit.config.adapters import flatten_config, mindspore
+from mstxkit.config.configuring import configure, understand_source, write_flavour
 from mstxkit.config.model import Config, Window
 
 WINDOW = {"start_step": 2, "stop_step": 5}
@@ -49,7 +49,7 @@ def test_two_steps_alone_are_a_whole_configuration() -> None:
     ],
 )
 def test_each_key_is_a_field(given: dict[str, Any], field: str, value: Any) -> None:
-    assert flat(of(**given))[field] == value
+    assert flatten_config(of(**given))[field] == value
 
 
 def test_switched_off_it_says_nothing_of_steps() -> None:
@@ -61,7 +61,7 @@ def test_switched_off_it_says_nothing_of_steps() -> None:
 def test_a_folder_stands_for_the_file_in_it(tmp_path: Any) -> None:
     (tmp_path / "profiler_config.json").write_text(json.dumps(WINDOW, indent=2))
 
-    found = understand(tmp_path)
+    found = understand_source(tmp_path)
 
     assert (found.flavour, found.read.config) == ("mindspore", of())
     assert found.read.places["window.steps"].line == 3
@@ -130,7 +130,7 @@ def test_what_ends_the_monitor_for_good_is_refused(text: str, message: str, tmp_
 def test_what_is_written_has_every_key_and_loses_nothing_that_was_read() -> None:
     given = {"mstx": True, "profiler_level": "Level1", "prof_path": "/a", "parallel_strategy": True, "analyse": True}
 
-    written = write(of(**given), "mindspore")
+    written = write_flavour(of(**given), "mindspore")
 
     found = json.loads(written.text)
     assert written.lost == ()
@@ -142,7 +142,7 @@ def test_what_it_cannot_say_is_listed_with_the_reason() -> None:
     window = Window(first_step=9, steps=2, counted_from="process", warmup=1, repeat=3)
     config = Config(enabled=True, window=window, ranks=(0,), modules=True, host_sys=("cpu", "numa"), path="./")
 
-    lost = {one.field: one.why.partition(";")[0] for one in write(config, "mindspore").lost}
+    lost = {one.field: one.why.partition(";")[0] for one in write_flavour(config, "mindspore").lost}
 
     assert lost == {
         "window.warmup": "the schedule is fixed, without a warm-up",

@@ -8,8 +8,8 @@ import pytest
 from builders.any_config import refusal
 
 from mstxkit.config import sources
-from mstxkit.config.adapters import flat, mindspore, mindspore_env
-from mstxkit.config.configuring import configure, understand, write
+from mstxkit.config.adapters import flatten_config, mindspore, mindspore_env
+from mstxkit.config.configuring import configure, understand_source, write_flavour
 from mstxkit.config.model import Config, Window
 
 VARIABLE = mindspore_env.VARIABLE
@@ -44,7 +44,7 @@ def test_start_alone_records_the_whole_run_and_parses_it_at_the_end() -> None:
     ],
 )
 def test_each_key_is_a_field(given: dict[str, Any], field: str, value: Any) -> None:
-    assert flat(of(**given))[field] == value
+    assert flatten_config(of(**given))[field] == value
 
 
 @pytest.mark.parametrize("text", ["", '{"profiler_level": "Level1"}'])
@@ -66,14 +66,14 @@ def test_the_environment_of_a_process_is_a_source(monkeypatch: pytest.MonkeyPatc
 
     monkeypatch.setenv(VARIABLE, '{"start": true, "l2_cache": true}')
 
-    found = understand(os.environ)
+    found = understand_source(os.environ)
 
     assert (found.flavour, found.read.config) == ("mindspore_env", of(l2_cache=True))
     assert found.read.places["l2_cache"] == ("<environment>", None, f"{VARIABLE}.l2_cache")
 
 
 def test_start_profile_false_does_not_stop_it() -> None:
-    found = understand({VARIABLE: '{"start": true, "start_profile": false}'})
+    found = understand_source({VARIABLE: '{"start": true, "start_profile": false}'})
 
     assert found.read.config.enabled is True
     assert "start_profile: false does nothing here: MindSpore starts the profiler all the same" in found.read.notes
@@ -113,7 +113,7 @@ def test_what_is_no_json_is_refused_with_its_line(tmp_path: Any) -> None:
 
 def test_a_shell_takes_what_is_written(tmp_path: Any) -> None:
     given = {"mstx": True, "mstx_domain_exclude": ["it's $HOME"], "parallel_strategy": True, "pcie": True}
-    written = write(of(**given), "mindspore_env")
+    written = write_flavour(of(**given), "mindspore_env")
     (tmp_path / "env.sh").write_text(written.text)
 
     shell = ["bash", "-c", f'. "$1/env.sh"; printf %s "${VARIABLE}"', "bash", str(tmp_path)]
@@ -129,7 +129,7 @@ def test_what_it_cannot_say_is_listed_with_the_reason() -> None:
     window = Window(first_step=5, steps=2, counted_from="process")
     config = Config(enabled=True, window=window, ranks=(0,), analysis="off", flops=True)
 
-    lost = {one.field: one.why.partition(";")[0] for one in write(config, "mindspore_env").lost}
+    lost = {one.field: one.why.partition(";")[0] for one in write_flavour(config, "mindspore_env").lost}
 
     assert lost == {
         "window.first_step": "the whole run is recorded, in one window",

@@ -15,7 +15,7 @@ RL = "profiler_config:\n  integrated:\n    profile: true\n"
 
 
 def understood(text: str) -> Understood:
-    return configuring.understand(sources.from_yaml(text, "own.yaml"))
+    return configuring.understand_source(sources.from_yaml(text, "own.yaml"))
 
 
 def error(text: str) -> str:
@@ -111,7 +111,7 @@ def test_mstxkits_section_goes_before_a_frameworks_and_both_can_be_asked_for() -
     text = RL + "mstxkit: {level: level2}\n"
     source = sources.from_yaml(text, "both.yaml")
 
-    found = configuring.understand(source)
+    found = configuring.understand_source(source)
 
     assert (found.flavour, found.read.config.level) == ("mstxkit", "level2")
     assert found.read.notes == ("the section mstxkit is read; mindspeed_rl is in it too, for the framework itself",)
@@ -133,7 +133,7 @@ def test_a_file_without_any_configuration_names_the_ones_that_are_known() -> Non
 
 def test_an_unknown_flavour_is_refused_with_the_nearest() -> None:
     with pytest.raises(ConfigError, match="'mindspeed' is no flavour of configuration: did you mean mindspeed_rl"):
-        configuring.write(Config(), "mindspeed")
+        configuring.write_flavour(Config(), "mindspeed")
 
 
 def test_what_the_run_is_like_is_checked_where_it_is_known() -> None:

@@ -17,7 +17,7 @@ from mstxkit.config import configuring, sources
 from mstxkit.config.adapters import mindspore_python, torch_npu, torch_npu_python
 from mstxkit.config.configuring import Understood
 from mstxkit.config.model import Config, Window
-from mstxkit.config.shell_commands import choices
+from mstxkit.config.shell_commands import read_choices
 from mstxkit.errors import ConfigError
 from mstxkit.testing import run_under_cann
 
@@ -57,7 +57,7 @@ profiler = profile([ProfilerActivity.CPU, ProfilerActivity.NPU], with_stack=True
 
 
 def understood(text: str, *branches: Any) -> Understood:
-    return configuring.understand(sources.from_python(text, "train.py", choices(branches)))
+    return configuring.understand_source(sources.from_python(text, "train.py", read_choices(branches)))
 
 
 def test_a_call_of_torch_npu_is_read_and_the_file_is_not_run() -> None:

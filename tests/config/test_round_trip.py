@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from mstxkit.config import adapters, configuring, sources, validate
-from mstxkit.config.adapters import Adapter, _verl_roles, flat, verl
+from mstxkit.config.adapters import Adapter, _verl_roles, flatten_config, verl
 from mstxkit.config.model import Config
 from mstxkit.config.sources import Source
 from mstxkit.errors import ConfigError
@@ -42,7 +42,7 @@ def read_again(adapter: Adapter, text: str) -> Config:
 
 
 def difference(config: Config, said: Config) -> set[str]:
-    wanted, got = flat(config), flat(said)
+    wanted, got = flatten_config(config), flatten_config(said)
     named = [name for name in wanted if name not in ("extras", "stage_names")]
     if not config.path:  # the system's own default: that is what is written
         named.remove("path")
@@ -109,16 +109,16 @@ def test_what_is_written_breaks_no_rule(flavour: str) -> None:
         stacks=True, aic_metrics="MemoryUB", export="both", ranks=(0, 5),
     )  # fmt: skip
 
-    config = read_again(adapters.by_flavour()[flavour], configuring.write(full, flavour).text)
+    config = read_again(adapters.by_flavour()[flavour], configuring.write_flavour(full, flavour).text)
 
-    assert validate.check(config).problems == ()
+    assert validate.check_config(config).problems == ()
 
 
 @pytest.mark.parametrize("flavour", FLAVOURS)
 def test_what_only_another_system_has_is_lost(flavour: str) -> None:
     config = Config(extras={"elsewhere": {"some.option": 5}})
 
-    lost = {one.field: one for one in configuring.write(config, flavour).lost}
+    lost = {one.field: one for one in configuring.write_flavour(config, flavour).lost}
 
     assert ("extras.elsewhere.some.option" in lost) is (flavour != configuring.OWN)
 
@@ -182,6 +182,6 @@ def test_whatever_stands_in_a_source_it_is_read_or_refused_and_what_is_read_can_
             changed = dataclasses.replace(changed, variables={name: sources.Word(text) for name in source.variables})
 
         with contextlib.suppress(ConfigError):
-            assert adapter.write(configuring.understand(changed, flavour).read.config).lost == ()
+            assert adapter.write(configuring.understand_source(changed, flavour).read.config).lost == ()
 
     check()

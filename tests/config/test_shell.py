@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from mstxkit.config import shell, sources
 from mstxkit.config.configuring import configure
-from mstxkit.config.shell_commands import choices
+from mstxkit.config.shell_commands import read_choices
 from mstxkit.errors import ConfigError
 
 VERL = "python3 -m verl.trainer.main_ppo global_profiler.tool=npu actor_rollout_ref.actor.profiler.enable=True"
@@ -29,7 +29,7 @@ fi
 
 
 def config_of(text: str, *branches: Any) -> Any:
-    return configure(sources.from_shell(text, "run.sh", choices(branches)))
+    return configure(sources.from_shell(text, "run.sh", read_choices(branches)))
 
 
 def refused(text: str, *branches: Any) -> str:
@@ -39,7 +39,7 @@ def refused(text: str, *branches: Any) -> str:
 
 
 def words_of(text: str, *branches: Any) -> list[str]:
-    words, _ = shell.split(text, choices(branches), {})
+    words, _ = shell.split_commands(text, read_choices(branches), {})
     return [word.text for word in words if word.text != shell.END]
 
 
@@ -145,7 +145,7 @@ def test_a_line_in_no_branch_and_no_line_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "a.yaml"
     path.write_text("mstxkit: {enabled: true}\n", encoding="utf-8")
     with pytest.raises(ConfigError, match=r"branches are chosen in a script, whose name ends in \.sh, .*\.py$"):
-        sources.read(path, [2])
+        sources.read_source(path, [2])
 
 
 def test_options_of_a_script_in_a_branch_are_in_doubt_too(tmp_path: Path) -> None:
@@ -222,7 +222,7 @@ def test_words_are_those_that_bash_makes_of_them() -> None:
     real = subprocess.run(
         ["bash", "-c", shown], capture_output=True, text=True, timeout=60, env={"PATH": "/usr/bin:/bin"}
     )
-    words, _ = shell.split(EXPANSIONS, environment={})
+    words, _ = shell.split_commands(EXPANSIONS, environment={})
     ours, is_shown = [], False
     for word in words:
         is_shown = (is_shown or word.text == "echo") and word.text != shell.END
@@ -253,9 +253,9 @@ pieces = st.sampled_from(
 def check_any(text: str, line: int) -> None:
     source = sources.from_shell(text, "f.sh")
     for word in source.words:
-        shell.unknown(word, "f.sh")
+        shell.list_unknown(word, "f.sh")
     with contextlib.suppress(ConfigError):  # no branch holds this line
-        sources.from_shell(text, "f.sh", choices([line]))
+        sources.from_shell(text, "f.sh", read_choices([line]))
 
 
 def test_whatever_a_script_is_it_is_read() -> None:

@@ -125,7 +125,7 @@ def test_an_unfinished_script_is_read_as_far_as_it_goes(text: str) -> None:
 def test_a_folder_stands_for_its_dynamic_configuration(tmp_path: Path) -> None:
     path = write(tmp_path, "profiler_config.json", '{"start_step": 1}')
 
-    source = sources.read(tmp_path)
+    source = sources.read_source(tmp_path)
 
     assert (source.name, source.at("start_step")) == (path, 1)
 
@@ -133,13 +133,13 @@ def test_a_folder_stands_for_its_dynamic_configuration(tmp_path: Path) -> None:
 def test_arguments_the_environment_and_objects_are_sources_too(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SOME_OPTION", "1")
 
-    assert sources.read(["--profile", "5"]).words == (Word("--profile"), Word("5"))
-    assert sources.read(os.environ).variables["SOME_OPTION"] == Word("1")
-    arguments = sources.read(argparse.Namespace(profile=True, _hidden=1))
+    assert sources.read_source(["--profile", "5"]).words == (Word("--profile"), Word("5"))
+    assert sources.read_source(os.environ).variables["SOME_OPTION"] == Word("1")
+    arguments = sources.read_source(argparse.Namespace(profile=True, _hidden=1))
     assert (arguments.name, arguments.values) == ("<Namespace>", {"profile": True})
-    assert sources.read(SimpleNamespace(ranks=(0, 1))).values == {"ranks": [0, 1]}
-    assert sources.read({"a": {"b": {1}}}).values == {"a": {"b": [1]}}
-    assert sources.read({"A": "x"}).variables == {"A": Word("x")}
+    assert sources.read_source(SimpleNamespace(ranks=(0, 1))).values == {"ranks": [0, 1]}
+    assert sources.read_source({"a": {"b": {1}}}).values == {"a": {"b": [1]}}
+    assert sources.read_source({"A": "x"}).variables == {"A": Word("x")}
 
 
 class TestRefused:
@@ -173,49 +173,49 @@ class TestRefused:
         path = write(tmp_path, name, text)
 
         with pytest.raises(ConfigError) as caught:
-            sources.read(path)
+            sources.read_source(path)
 
         assert str(caught.value).startswith(f"{tmp_path}/{message}")
 
     def test_no_file(self, tmp_path: Path) -> None:
         with pytest.raises(ConfigError, match="No such file"):
-            sources.read(str(tmp_path / "f.yaml"))
+            sources.read_source(str(tmp_path / "f.yaml"))
         with pytest.raises(ConfigError, match="null"):
-            sources.read("a\0.yaml")
+            sources.read_source("a\0.yaml")
 
     def test_what_is_not_utf_8(self, tmp_path: Path) -> None:
         (tmp_path / "f.yaml").write_bytes(b"a: 1\nb: \xff\n")
 
         with pytest.raises(ConfigError, match=r"f.yaml:2: this is not UTF-8"):
-            sources.read(tmp_path / "f.yaml")
+            sources.read_source(tmp_path / "f.yaml")
 
     def test_a_file_beyond_a_mebibyte(self, tmp_path: Path) -> None:
         path = write(tmp_path, "f.sh", " " * (1 << 20) + " ")
 
         with pytest.raises(ConfigError, match="larger than 1048576 bytes"):
-            sources.read(path)
+            sources.read_source(path)
 
     def test_a_pipe(self, tmp_path: Path) -> None:
         os.mkfifo(tmp_path / "f.yaml")
 
         with pytest.raises(ConfigError, match="this is no file"):
-            sources.read(tmp_path / "f.yaml")
+            sources.read_source(tmp_path / "f.yaml")
 
     def test_aliases_that_stand_for_a_lot(self, tmp_path: Path) -> None:
         lines = ["a0: &a0 [x, x]"] + [f"a{n}: &a{n} [*a{n - 1}, *a{n - 1}]" for n in range(1, 40)]
         path = write(tmp_path, "f.yaml", "\n".join(lines))
 
         with pytest.raises(ConfigError, match="too large, or nested too deeply"):
-            sources.read(path)
+            sources.read_source(path)
 
     @pytest.mark.parametrize("given", [None, 5, int, 1.5])
     def test_what_is_no_configuration_at_all(self, given: object) -> None:
         with pytest.raises(ConfigError, match="is no configuration: give a file"):
-            sources.read(given)
+            sources.read_source(given)
 
 
 def resolved(text: str, *sections: str) -> dict:
-    source = hydra.resolved(sources.from_yaml(text, "f.yaml"), [(section,) for section in sections])
+    source = hydra.resolve_source(sources.from_yaml(text, "f.yaml"), [(section,) for section in sections])
     return dict(source.values)
 
 

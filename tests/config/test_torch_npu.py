@@ -10,8 +10,8 @@ from builders import soak
 from builders.any_config import configs, refusal
 from hypothesis import given, settings
 
-from mstxkit.config.adapters import flat, torch_npu
-from mstxkit.config.configuring import configure, write
+from mstxkit.config.adapters import flatten_config, torch_npu
+from mstxkit.config.configuring import configure, write_flavour
 from mstxkit.config.model import Config, Window
 from mstxkit.testing import run_under_cann
 
@@ -57,7 +57,7 @@ def test_a_step_alone_is_a_whole_configuration() -> None:
     ],
 )
 def test_each_key_is_a_field(given: dict[str, Any], field: str, value: Any) -> None:
-    assert flat(of(**given))[field] == value
+    assert flatten_config(of(**given))[field] == value
 
 
 @pytest.mark.parametrize(
@@ -84,7 +84,7 @@ def test_each_key_is_a_field(given: dict[str, Any], field: str, value: Any) -> N
     ],
 )
 def test_each_key_of_experimental_config_is_a_field(given: dict[str, Any], field: str, value: Any) -> None:
-    assert flat(deep(**given))[field] == value
+    assert flatten_config(deep(**given))[field] == value
 
 
 BAD: list[tuple[dict[str, Any], str]] = [
@@ -143,7 +143,7 @@ def test_bad_sections_are_refused(given: dict[str, Any], message: str, tmp_path:
 
 
 def test_what_is_written_has_every_key_of_the_template_and_loses_nothing_that_was_read() -> None:
-    written = write(of(metadata={"tp": 8}, experimental_config={"msprof_tx": True}), "torch_npu")
+    written = write_flavour(of(metadata={"tp": 8}, experimental_config={"msprof_tx": True}), "torch_npu")
 
     found = json.loads(written.text)
     assert written.lost == ()
@@ -153,7 +153,7 @@ def test_what_is_written_has_every_key_of_the_template_and_loses_nothing_that_wa
 
 
 def test_the_first_step_cannot_be_recorded() -> None:
-    written = write(Config(enabled=True, window=Window(counted_from="process")), "torch_npu")
+    written = write_flavour(Config(enabled=True, window=Window(counted_from="process")), "torch_npu")
 
     (lost,) = written.lost
     assert json.loads(written.text)["start_step"] == 1
@@ -164,7 +164,7 @@ def test_what_it_cannot_say_is_listed_with_the_reason() -> None:
     window = Window(first_step=9, steps=2, counted_from="process", wait=2, repeat=3)
     config = Config(enabled=True, window=window, stages=("actor_update",), ranks=(0,), analysis="sync")
 
-    lost = {one.field: one.why.partition(";")[0] for one in write(config, "torch_npu").lost}
+    lost = {one.field: one.why.partition(";")[0] for one in write_flavour(config, "torch_npu").lost}
 
     assert lost == {
         "window.wait": "there is one window",
@@ -246,10 +246,10 @@ def test_torch_npu_itself_takes_every_value_that_is_written_and_resets_none(tmp_
     @settings(max_examples=soak.rounds(400, 20), deadline=None, database=None)
     @given(config=configs())
     def collect(config: Config) -> None:
-        found.append(configure(json.loads(write(config, "torch_npu").text)))
+        found.append(configure(json.loads(write_flavour(config, "torch_npu").text)))
 
     collect()
-    texts = [json.loads(write(config, "torch_npu").text) for config in found]
+    texts = [json.loads(write_flavour(config, "torch_npu").text) for config in found]
     (tmp_path / "files.json").write_text(json.dumps(texts))
     (tmp_path / "taken.py").write_text(TAKEN)
 
@@ -304,7 +304,7 @@ WINDOWS = [
 @pytest.mark.npu
 @pytest.mark.parametrize("window", soak.sample(WINDOWS, 2))
 def test_torch_npus_own_steps_are_those_of_the_window(window: Window, tmp_path: Path) -> None:
-    written = write(Config(enabled=True, window=window), "torch_npu")
+    written = write_flavour(Config(enabled=True, window=window), "torch_npu")
     (tmp_path / "profiler_config.json").write_text(written.text)
     (tmp_path / "steps.py").write_text(STEPS)
 

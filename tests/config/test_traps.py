@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from builders.any_config import refusal
 
-from mstxkit.config.configuring import configure, understand, write
+from mstxkit.config.configuring import configure, understand_source, write_flavour
 from mstxkit.config.model import Config, Window
 from mstxkit.testing import run_under_cann
 
@@ -55,7 +55,7 @@ def torch_npu(start_step: int = 5, experimental_config: Any = None, **given: Any
 
 
 def test_a_list_of_ranks_does_nothing_in_torch_npu_without_its_switch() -> None:
-    found = understand({"active": 1, "start_step": 5, "rank_list": [0]})
+    found = understand_source({"active": 1, "start_step": 5, "rank_list": [0]})
 
     assert found.read.config.ranks == "all"
     assert "rank_list does nothing without is_rank: true; every rank records" in found.read.notes
@@ -70,8 +70,8 @@ def test_start_step_minus_one_is_off_in_mindspore_and_the_next_step_in_torch_npu
 
     assert off.enabled is False
     assert (at_once.enabled, at_once.window.first_step) == (True, 3)
-    assert json.loads(write(at_once, "torch_npu").text)["start_step"] == -1
-    assert json.loads(write(at_once, "mindspore").text)["start_step"] == 3
+    assert json.loads(write_flavour(at_once, "torch_npu").text)["start_step"] == -1
+    assert json.loads(write_flavour(at_once, "mindspore").text)["start_step"] == 3
 
 
 def test_start_step_0_is_refused_in_mindspore_and_records_nothing_in_torch_npu() -> None:
@@ -80,7 +80,7 @@ def test_start_step_0_is_refused_in_mindspore_and_records_nothing_in_torch_npu()
 
 
 def test_mindspores_step_at_the_end_of_a_loop_records_a_step_later_and_this_is_said() -> None:
-    (note,) = understand({"start_step": 2, "stop_step": 5}).read.notes
+    (note,) = understand_source({"start_step": 2, "stop_step": 5}).read.notes
 
     assert "records one step later" in note
 
@@ -133,7 +133,7 @@ def test_each_level_is_spelled_in_its_systems_own_way() -> None:
     }
     for flavour, names in spelled.items():
         for level, name in zip(LEVELS, names):
-            text = write(Config(enabled=True, level=level, mstx=True, stages="all"), flavour).text
+            text = write_flavour(Config(enabled=True, level=level, mstx=True, stages="all"), flavour).text
             assert name in text.replace('"', " ").replace("'", " ").split(), (flavour, level)
 
 
@@ -208,7 +208,7 @@ def test_an_empty_list_of_activities_means_four_different_things() -> None:
 def test_an_empty_list_of_activities_is_never_written() -> None:
     for activities in (("cpu", "npu"), ("cpu",), ("npu",)):
         for flavour in ("mindspore", "torch_npu"):
-            found = json.loads(write(Config(enabled=True, activities=activities), flavour).text)
+            found = json.loads(write_flavour(Config(enabled=True, activities=activities), flavour).text)
             assert found["activities"] == [one.upper() for one in activities]
 
 
@@ -270,10 +270,10 @@ def test_a_dot_is_mindspores_word_for_the_folder_that_the_program_gives() -> Non
 def test_two_files_named_profiler_config_are_told_apart_by_their_keys(tmp_path: Path) -> None:
     for flavour in ("mindspore", "torch_npu"):
         (tmp_path / flavour).mkdir()
-        written = write(Config(enabled=True, window=Window(first_step=9, counted_from="process")), flavour)
+        written = write_flavour(Config(enabled=True, window=Window(first_step=9, counted_from="process")), flavour)
         (tmp_path / flavour / "profiler_config.json").write_text(written.text)
 
-        assert understand(tmp_path / flavour).flavour == flavour
+        assert understand_source(tmp_path / flavour).flavour == flavour
 
 
 def test_keys_of_both_files_in_one_are_refused() -> None:

@@ -14,11 +14,11 @@ LEVEL1 = {"level": "level1", "window": Window(first_step=9, warmup=1)}
 
 
 def problems(**fields: Any) -> list[str]:
-    return [str(one) for one in validate.check(Config(**fields), name="f").problems]
+    return [str(one) for one in validate.check_config(Config(**fields), name="f").problems]
 
 
 def warnings(total_steps: int | None = None, **fields: Any) -> tuple[str, ...]:
-    found = validate.check(Config(enabled=True, **fields), total_steps=total_steps)
+    found = validate.check_config(Config(enabled=True, **fields), total_steps=total_steps)
     assert not found.problems
     return found.warnings
 
@@ -76,7 +76,7 @@ def test_a_problem_stands_where_its_field_was_given() -> None:
     places = {"window": SourcePlace("f.yaml", 4, "mstxkit.window"), "ranks": SourcePlace("f.yaml", 9, "mstxkit.ranks")}
     config = Config(window=Window(warmup=3), ranks=(2, 2))
 
-    found = validate.check(config, places).problems
+    found = validate.check_config(config, places).problems
 
     assert [(one.line, one.key) for one in found] == [(4, "mstxkit.window"), (9, "mstxkit.ranks")]
 
@@ -97,13 +97,13 @@ def test_what_is_off_is_checked_like_what_is_on() -> None:
     ],
 )
 def test_a_window_that_can_never_finish_is_an_error(window: Window, total_steps: int, is_possible: bool) -> None:
-    found = validate.check(Config(window=window), total_steps=total_steps).problems
+    found = validate.check_config(Config(window=window), total_steps=total_steps).problems
 
     assert is_possible is not any("a window that can never finish" in one.why for one in found)
 
 
 def test_single_steps_after_the_end_of_the_run_are_an_error() -> None:
-    (found,) = validate.check(Config(window=Window(more_steps=(5, 11))), total_steps=10).problems
+    (found,) = validate.check_config(Config(window=Window(more_steps=(5, 11))), total_steps=10).problems
 
     assert (found.key, found.why) == ("window.more_steps", "steps that never come: the run has 10")
 
@@ -117,7 +117,7 @@ def test_windows_that_the_run_is_too_short_for_are_a_warning() -> None:
 
 
 def test_a_rank_that_does_not_exist_is_refused() -> None:
-    (found,) = validate.check(Config(ranks=(0, 8)), world_size=8).problems
+    (found,) = validate.check_config(Config(ranks=(0, 8)), world_size=8).problems
 
     assert found.why == "there is no such rank: ranks are 0 to 7"
 
@@ -148,7 +148,7 @@ def test_a_small_window_is_no_reason_to_warn() -> None:
 
 
 def test_what_is_off_is_not_warned_about() -> None:
-    assert validate.check(Config(window=Window(steps=None))).warnings == ()
+    assert validate.check_config(Config(window=Window(steps=None))).warnings == ()
 
 
 def test_the_expected_size_grows_with_steps_and_is_unknown_without_an_end() -> None:

@@ -31,7 +31,7 @@ def installed(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def overridden(*words: str) -> Understood:
-    return configuring.understand(list(words))
+    return configuring.understand_source(list(words))
 
 
 def read(*words: str) -> Config:
@@ -45,7 +45,7 @@ def error(*words: str) -> str:
 
 
 def from_yaml(text: str) -> Understood:
-    return configuring.understand(sources.from_yaml(text, "verl.yaml"))
+    return configuring.understand_source(sources.from_yaml(text, "verl.yaml"))
 
 
 def test_end_to_end_is_one_recording_through_the_whole_step() -> None:
@@ -217,7 +217,7 @@ def test_vllm_reads_its_own_variables_which_are_kept() -> None:
     script = "export VLLM_TORCH_PROFILER_DIR=/traces\nexport VLLM_TORCH_PROFILER_WITH_STACK=0\nmain " + " ".join(
         [*ON, f"{ACTOR_NPU}.discrete=True"]
     )
-    found = configuring.understand(sources.from_shell(script, "run.sh"))
+    found = configuring.understand_source(sources.from_shell(script, "run.sh"))
 
     written = verl.write(found.read.config)
 
@@ -290,7 +290,7 @@ def test_a_token_window_that_ends_before_it_starts_is_refused() -> None:
 )
 def test_a_bad_variable_of_vllm_is_refused_with_its_line(line: str, message: str) -> None:
     with pytest.raises(ConfigError) as caught:
-        configuring.understand(sources.from_shell(f"\nexport {line}\nmain {' '.join(ON)}\n", "run.sh"))
+        configuring.understand_source(sources.from_shell(f"\nexport {line}\nmain {' '.join(ON)}\n", "run.sh"))
 
     assert str(caught.value).startswith(f"run.sh:2: {message}")
 
@@ -348,7 +348,7 @@ def test_its_stages_are_those_of_the_one_table() -> None:
     named = [stage for _, own in verl.ROLES.values() for stage in own]
 
     assert set(named) <= set(stages.BY_KEY)
-    assert {stages.canonical(name): name for name in verl.STAGE_NAMES.values()} == verl.STAGE_NAMES
+    assert {stages.canonical_key(name): name for name in verl.STAGE_NAMES.values()} == verl.STAGE_NAMES
 
 
 def wheels_config(name: str) -> Path:

@@ -26,7 +26,7 @@ actor_rollout_ref:
 
 
 def understood(text: str) -> Understood:
-    return configuring.understand(sources.from_yaml(text, "old.yaml"))
+    return configuring.understand_source(sources.from_yaml(text, "old.yaml"))
 
 
 def test_steps_ranks_stages_and_depth_are_read() -> None:
@@ -44,7 +44,7 @@ def test_steps_ranks_stages_and_depth_are_read() -> None:
 def test_overrides_of_a_command_line_are_the_same(tmp_path: Any) -> None:
     words = ["trainer.profile_steps=[2]", "actor_rollout_ref.profiler.all_ranks=True", "trainer.nnodes=1"]
 
-    found = configuring.understand(["python3", "-m", "verl.trainer.main_ppo", *words])
+    found = configuring.understand_source(["python3", "-m", "verl.trainer.main_ppo", *words])
 
     assert (found.flavour, found.read.config.ranks, found.read.config.stages) == ("verl_0_5", "all", "all")
 

@@ -16,7 +16,7 @@ from mstxkit.config.model import Config, Sampling
 
 def understood(**values: Any) -> Understood:
     text = f"vllm serve model --profiler-config '{json.dumps(values)}' --port 80\n"
-    return configuring.understand(sources.from_shell(text, "serve.sh"))
+    return configuring.understand_source(sources.from_shell(text, "serve.sh"))
 
 
 def read(**values: Any) -> Config:

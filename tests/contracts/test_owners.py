@@ -28,7 +28,7 @@ RUNS = [(applied, undone, fails) for applied in ORDERS for undone in ORDERS for 
 
 def owners(installed: Installed) -> list[Patch]:
     """The framework's own patch, another that has the very same objects, and one with equal ones, last first."""
-    own = registry.load(installed.surface.framework)
+    own = registry.load_patch(installed.surface.framework)
     equal = Patch("equal", "any", tuple(reversed(own.targets)), own.seam)
     return [own, Patch("same", "any", own.targets, own.seam), equal]
 
@@ -65,24 +65,24 @@ def test_owners_of_the_same_targets_leave_what_they_found_in_any_order(
     installed.load()
     patches = owners(installed)
     before = installed.holdings()
-    registry.install([(patches[0], True)])
-    alone: Any = boundaries.kinds()
-    registry.remove()
+    registry.install_patches([(patches[0], True)])
+    alone: Any = boundaries.list_kinds()
+    registry.remove_patches()
 
     for applied, undone, fails in random.Random(soak.seed()).sample(RUNS, soak.rounds(24, 4)):
         for owner in applied:
             with monkeypatch.context() as patching:
                 if owner == fails:
                     fail_after(patching, 3)
-                registry.install([(patches[owner], True)])
+                registry.install_patches([(patches[owner], True)])
         assert layers(installed) == 1
         for number, owner in enumerate(undone):
             if fails is None:
-                assert boundaries.kinds() == alone, (applied, undone, number)
-            registry.remove([patches[owner].framework])
+                assert boundaries.list_kinds() == alone, (applied, undone, number)
+            registry.remove_patches([patches[owner].framework])
 
         after = installed.holdings()
         assert before.keys() == after.keys()
         assert [key for key in before if before[key] is not after[key]] == [], (applied, undone, fails)
-        assert boundaries.kinds() == ()
+        assert boundaries.list_kinds() == ()
         assert boundaries._forbidden == {}

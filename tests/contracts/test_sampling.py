@@ -169,7 +169,7 @@ def test_megatron_without_a_pipeline_has_micro_batches_one_after_the_other(
 
     with captured(), watched("micro_batch") as seen, stage("train_step"):
         schedule(module, seen, "forward_backward_no_pipelining", 2)
-    refusal = boundaries.refusal("train_step", "micro_batch")
+    refusal = boundaries.explain_refusal("train_step", "micro_batch")
 
     one = ["+micro_batch", "backward", "-micro_batch"]
     assert inside("train_step", seen) == one * 2
@@ -185,7 +185,7 @@ def test_a_training_pipeline_refuses_micro_batches_with_the_reason(
 
     with captured(), watched("micro_batch") as seen, stage("train_step"):
         schedule(module, seen, f"forward_backward_pipelining_{how}", 2)
-    refusal = boundaries.refusal("train_step", "micro_batch")
+    refusal = boundaries.explain_refusal("train_step", "micro_batch")
 
     assert inside("train_step", seen) == ["backward"] * 2
     assert "1F1B" in str(refusal)
@@ -200,7 +200,7 @@ def test_forward_passes_alone_are_micro_batches_on_a_pipeline_too(
 
     with captured(), watched("micro_batch") as seen, stage("evaluate"):
         schedule(module, seen, "forward_backward_pipelining_without_interleaving", 2, forward_only=True)
-    refusal = boundaries.refusal("evaluate", "micro_batch")
+    refusal = boundaries.explain_refusal("evaluate", "micro_batch")
 
     assert inside("evaluate", seen) == MICRO * 2
     assert refusal is None
@@ -357,7 +357,7 @@ def test_micro_batches_of_verls_megatron_engine_are_told_where_no_pipeline_mixes
 
     with captured(), watched("micro_batch") as seen, stage("actor_update"):
         run_batch(engine, seen, forward_only)
-    refusal = boundaries.refusal("actor_update", "micro_batch")
+    refusal = boundaries.explain_refusal("actor_update", "micro_batch")
 
     told = ["+micro_batch", "pass", "-micro_batch"] * 2
     if not is_told:

@@ -187,7 +187,7 @@ def test_unpatching_leaves_no_range_where_the_import_came_later(version: str, in
     assert [name for _, name in ours] == []
     assert made
     assert found == []
-    seam = registry.load(installed.surface.framework).seam
+    seam = registry.load_patch(installed.surface.framework).seam
     assert bool(outside.upstream_ranges) is (seam is not None)
 
 

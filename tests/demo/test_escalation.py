@@ -99,12 +99,12 @@ class Training:
         """Can every rank be asked for every stage?"""
         if not (self.run / "run.json").exists():
             return False
-        said = fate.heard(asking.control_of(self.run))
+        said = fate.read_heard(asking.control_of(self.run))
         return len(said) == self.ranks and all("actor_update" in one.standing.stages for one in said)
 
     def stood(self, id: str) -> fate.Progress:
         control = asking.control_of(self.run)
-        return fate.Fates(fate.heard(control)).progress(asking.named(control, id))
+        return fate.Fates(fate.read_heard(control)).progress(asking.find_request(control, id))
 
     def states(self, id: str) -> dict[int, str]:
         """How the request stands on each rank that was asked."""

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from mstxkit.demo.launch import DemoError, DemoPlan, PlanError, environment, run_ranks, slowness
+from mstxkit.demo.launch import DemoError, DemoPlan, PlanError, make_environment, run_ranks, slow_option
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -53,7 +53,7 @@ def test_without_torch_the_demo_says_what_to_install(tmp_path: Path) -> None:
 
 
 def test_ranks_know_who_they_are_and_where_to_record(tmp_path: Path) -> None:
-    given = environment(DemoPlan(tmp_path, ranks=3), rank=2)
+    given = make_environment(DemoPlan(tmp_path, ranks=3), rank=2)
 
     assert (given["RANK"], given["WORLD_SIZE"], given["OMP_NUM_THREADS"]) == ("2", "3", "1")
     assert given["MSTXKIT_RUN"] == str(tmp_path)
@@ -64,7 +64,7 @@ def test_ranks_know_who_they_are_and_where_to_record(tmp_path: Path) -> None:
 def test_only_the_slow_rank_is_slow_where_the_plan_has_it(tmp_path: Path, hidden: bool, option: str) -> None:
     plan = DemoPlan(tmp_path, ranks=3, slow_rank=2, hidden=hidden)
 
-    assert [slowness(plan, rank) for rank in range(3)] == [[], [], [option]]
+    assert [slow_option(plan, rank) for rank in range(3)] == [[], [], [option]]
 
 
 def test_a_rank_that_fails_on_its_own_ends_the_demo_with_its_number(tmp_path: Path) -> None:

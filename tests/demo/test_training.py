@@ -22,7 +22,7 @@ pl = pytest.importorskip("polars")
 
 from typer.testing import CliRunner  # noqa: E402
 
-from mstxkit.cli import application  # noqa: E402
+from mstxkit.cli import build_application  # noqa: E402
 from mstxkit.demo import launch  # noqa: E402
 from mstxkit.demo.launch import DemoOutcome, DemoPlan, Escalated, Learning, Profiled, run_ranks  # noqa: E402
 from mstxkit.demo.policy import PolicyNet  # noqa: E402
@@ -209,8 +209,8 @@ def test_the_command_ends_with_1_if_what_it_asked_for_was_not_recorded(
     monkeypatch.setattr(launch, "run_ranks", lambda plan: DemoOutcome(plan, (0, 0), learning, 1.0, escalated))
     monkeypatch.setattr(DemoPlan, "check", lambda plan: None)
 
-    few = CliRunner().invoke(application(), ["demo", "--run", str(slow.run)])
-    done = CliRunner().invoke(application(), ["demo", "--run", str(slow.run), "--verbose"])
+    few = CliRunner().invoke(build_application(), ["demo", "--run", str(slow.run)])
+    done = CliRunner().invoke(build_application(), ["demo", "--run", str(slow.run), "--verbose"])
 
     assert (few.exit_code, done.exit_code) == (code, code), done.output
     assert len(few.output.splitlines()) <= LINES_AT_MOST

@@ -12,7 +12,7 @@ from builders.written_banks import FAKE, MONOTONIC, Written
 from mstxkit import faults
 from mstxkit.host import names
 from mstxkit.marking.ranges import site
-from mstxkit.marking.wrapping import decorate
+from mstxkit.marking.wrapping import decorate_target
 
 
 @pytest.fixture(params=list(engines.MODULES))
@@ -20,7 +20,9 @@ def engine(request: pytest.FixtureRequest) -> Iterator[Any]:
     """An engine with mstxkit's own hooks, detached, on CLOCK_MONOTONIC; left as it was."""
     module = engines.load(request.param)
     on_fault = faults.on_fault
-    module.set_hooks(names.describe, names.utf8, faults.note, lambda settings, function: (settings, function), site)
+    module.set_hooks(
+        names.describe_site, names.utf8, faults.note_fault, lambda settings, function: (settings, function), site
+    )
     faults.on_fault = module.count_fault
     clock = module.clock_kind()
     module.set_clock(MONOTONIC)
@@ -30,7 +32,7 @@ def engine(request: pytest.FixtureRequest) -> Iterator[Any]:
     module.clear_direct()
     module.detach()
     module.set_clock(clock)
-    module.set_hooks(names.describe, names.utf8, faults.note, decorate)
+    module.set_hooks(names.describe_site, names.utf8, faults.note_fault, decorate_target)
     faults.on_fault = on_fault
 
 
@@ -60,7 +62,7 @@ def both() -> Iterator[list[Any]]:
     loaded = [engines.load(which) for which in engines.MODULES]
     clocks = [engine.clock_kind() for engine in loaded]
     for engine in loaded:  # the one that this process does not run on has had none yet
-        engine.set_hooks(names.describe, names.utf8, faults.note, decorate)
+        engine.set_hooks(names.describe_site, names.utf8, faults.note_fault, decorate_target)
     yield loaded
     for engine, clock in zip(loaded, clocks):
         engine.set_recording(False)

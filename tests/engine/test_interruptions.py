@@ -19,7 +19,7 @@ from builders.written_banks import Written
 from mstxkit import faults
 from mstxkit.engine.twin import interruptions, listeners, tracks
 from mstxkit.host import names
-from mstxkit.marking.wrapping import decorate
+from mstxkit.marking.wrapping import decorate_target
 
 TWIN = str(interruptions.__file__).rsplit("/", 1)[0]
 
@@ -34,11 +34,11 @@ def twin() -> Iterator[Any]:
     module = engines.load("twin")
     clock, noted = module.clock_kind(), []
     module.set_clock(4)
-    module.set_hooks(names.describe, names.utf8, lambda where, exc: noted.append((where, exc)), decorate)
+    module.set_hooks(names.describe_site, names.utf8, lambda where, exc: noted.append((where, exc)), decorate_target)
     yield module
     module.detach()
     module.set_clock(clock)
-    module.set_hooks(names.describe, names.utf8, faults.note, decorate)
+    module.set_hooks(names.describe_site, names.utf8, faults.note_fault, decorate_target)
     assert noted == []
 
 

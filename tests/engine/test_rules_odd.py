@@ -255,7 +255,7 @@ def test_one_object_entered_again_by_what_its_end_lets_run_is_two_ranges(
 
     again: list[Any] = []
     told: list[int] = []
-    engine.set_hooks(names.describe, cut, faults.note, None)
+    engine.set_hooks(names.describe_site, cut, faults.note_fault, None)
     engine.set_sink(0, told_begin, told_end)
     shared = engine.mstx_range("x")
     with engine.mstx_range("outer"):
@@ -332,7 +332,7 @@ def test_others_may_record_while_a_wrong_step_is_told(engine: Any, recorded: Wri
         other.join(5)
         ended.append(not other.is_alive())
 
-    engine.set_hooks(names.describe, names.utf8, tell, None)
+    engine.set_hooks(names.describe_site, names.utf8, tell, None)
     engine.step("wrong")
 
     assert ended == [True]

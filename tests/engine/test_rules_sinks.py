@@ -114,7 +114,7 @@ def test_a_fault_hook_that_raises_is_nothing(engine: Any, recorded: Written) -> 
     def fail(*args: Any) -> Any:
         raise ValueError
 
-    engine.set_hooks(names.describe, names.utf8, fail, None)
+    engine.set_hooks(names.describe_site, names.utf8, fail, None)
     engine.set_sink(0, fail, fail)
     engine.step(3)
     engine.step("no step")
@@ -130,7 +130,7 @@ def test_a_describe_hook_that_raises_never_reaches_the_program(engine: Any, reco
     def fail(*args: Any) -> Any:
         raise ValueError("mine")
 
-    engine.set_hooks(fail, names.utf8, faults.note, None)
+    engine.set_hooks(fail, names.utf8, faults.note_fault, None)
     passed = []
     with engine.mstx_range("never described before"), engine.mstx_range("nor this", n=1), engine.stage("nor that"):
         passed.append(True)
@@ -147,7 +147,7 @@ def test_a_utf8_hook_that_raises_costs_the_text_and_not_the_range(engine: Any, r
     def fail(text: str) -> bytes:
         raise ValueError("mine")
 
-    engine.set_hooks(names.describe, fail, faults.note, None)
+    engine.set_hooks(names.describe_site, fail, faults.note_fault, None)
     with engine.mstx_range("x", text="never encoded \udcff"):
         pass
 

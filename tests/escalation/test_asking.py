@@ -37,7 +37,7 @@ def run(tmp_path: Path) -> Path:
 
 
 def ids(run: Path) -> list[str]:
-    return [one.request.id for one in fate.asked(control(run))]
+    return [one.request.id for one in fate.read_asked(control(run))]
 
 
 def reported(request: Request, rank: int, state: str, **more: Any) -> Report:
@@ -50,22 +50,24 @@ def test_of_two_roles_with_the_same_ranks_the_one_that_is_asked_answers(tmp_path
     fields = {"stage": "weight_sync", "ranks": [3]}
 
     def answered(request: Request) -> set[str]:
-        told = fate.heard(asking.control_of(run))
+        told = fate.read_heard(asking.control_of(run))
         return {
             each.acknowledgement.role for each in told for report in each.standing.reports if report.id == request.id
         }
 
     try:
-        assert lives.wait_until(lambda: (run / "run.json").exists() and len(fate.heard(asking.control_of(run))) == 2)
-        for_one = asking.ask(run, {**fields, "role": "trainer"})
-        for_both = asking.ask(run, fields)
+        assert lives.wait_until(
+            lambda: (run / "run.json").exists() and len(fate.read_heard(asking.control_of(run))) == 2
+        )
+        for_one = asking.ask_ranks(run, {**fields, "role": "trainer"})
+        for_both = asking.ask_ranks(run, fields)
         assert lives.wait_until(lambda: answered(for_both) == {"trainer", "rollout"})
 
         assert answered(for_one) == {"trainer"}
     finally:
         for process in ranks:
             lives.killed(process)
-        adopt.collect(run)
+        adopt.collect_dead(run)
 
 
 @pytest.mark.parametrize(
@@ -81,7 +83,7 @@ def test_unknown_things_are_refused_with_those_that_there_are(
     run: Path, wrong: dict[str, Any], told: list[str]
 ) -> None:
     with pytest.raises(ConfigError) as caught:
-        asking.ask(run, {**RIGHT, **wrong})
+        asking.ask_ranks(run, {**RIGHT, **wrong})
 
     assert all(word in str(caught.value) for word in told), str(caught.value)
     assert not (run / "control" / "requests.json").exists()
@@ -91,7 +93,7 @@ def test_a_rank_that_was_not_heard_of_is_known_by_the_size_of_the_run(tmp_path: 
     run = empty_run(tmp_path / "run")
     say(run, 0, world_size=64)
 
-    assert asking.ask(run, {**RIGHT, "ranks": [63]}).ranks == (63,)
+    assert asking.ask_ranks(run, {**RIGHT, "ranks": [63]}).ranks == (63,)
 
 
 def test_stages_of_all_ranks_are_known(tmp_path: Path) -> None:
@@ -99,14 +101,14 @@ def test_stages_of_all_ranks_are_known(tmp_path: Path) -> None:
     say(run, 0, stages=("reward",))
     say(run, 1, stages=("my_stage",))
 
-    assert asking.nameable(control(run)).stages == ["my_stage", "reward"]
+    assert asking.find_nameable(control(run)).stages == ["my_stage", "reward"]
 
 
 def test_a_run_in_which_nobody_listens_yet_is_told_when_somebody_does(tmp_path: Path) -> None:
     run = empty_run(tmp_path / "run")
 
     with pytest.raises(ConfigError, match=r"listens yet.*first stage.*poll_every_s=0"):
-        asking.ask(run, RIGHT)
+        asking.ask_ranks(run, RIGHT)
     assert sorted(os.listdir(run)) == ["run.json"]
 
 
@@ -117,7 +119,7 @@ def test_a_run_of_another_user_is_not_said_to_be_one_in_which_nobody_listens(tmp
     os.chown(run / "control/acks", 12345, -1)
 
     with pytest.raises(ConfigError, match=r"acks belongs to user 12345, not to 0"):
-        asking.ask(run, RIGHT)
+        asking.ask_ranks(run, RIGHT)
 
 
 def test_a_run_whose_ranks_are_of_a_newer_version_says_to_upgrade(tmp_path: Path) -> None:
@@ -127,7 +129,7 @@ def test_a_run_whose_ranks_are_of_a_newer_version_says_to_upgrade(tmp_path: Path
     file.write_text(file.read_text().replace('"format": 1', '"format": 2'))
 
     with pytest.raises(ConfigError, match="written by a newer mstxkit: upgrade this one"):
-        asking.ask(run, RIGHT)
+        asking.ask_ranks(run, RIGHT)
 
 
 def test_a_run_in_which_nobody_is_left_refuses(tmp_path: Path) -> None:
@@ -135,27 +137,27 @@ def test_a_run_in_which_nobody_is_left_refuses(tmp_path: Path) -> None:
     say(run, 0, process=GONE)
 
     with pytest.raises(ConfigError, match="is left"):
-        asking.ask(run, RIGHT)
+        asking.ask_ranks(run, RIGHT)
 
 
 def test_a_process_on_a_host_that_cannot_be_seen_from_here_counts_as_there(tmp_path: Path) -> None:
     run = empty_run(tmp_path / "run")
     say(run, 0, process={"host": "elsewhere", "boot": "another"})
 
-    assert asking.ask(run, {**RIGHT, "ranks": [0]}).ranks == (0,)
+    assert asking.ask_ranks(run, {**RIGHT, "ranks": [0]}).ranks == (0,)
 
 
 def test_nothing_is_written_into_a_folder_that_is_no_run(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"not a run: it has neither run\.json"):
-        asking.ask(tmp_path, RIGHT)
+        asking.ask_ranks(tmp_path, RIGHT)
     with pytest.raises(ConfigError, match="not a run"):
-        asking.cancel(tmp_path, "0")
+        asking.cancel_request(tmp_path, "0")
 
     assert os.listdir(tmp_path) == []
 
 
 def test_many_threads_that_ask_for_the_same_leave_one_request(run: Path) -> None:
-    on_threads(8, lambda _: asking.ask(run, RIGHT))
+    on_threads(8, lambda _: asking.ask_ranks(run, RIGHT))
 
     assert len(ids(run)) == 1
 
@@ -164,59 +166,59 @@ def test_a_process_of_the_run_may_be_the_first_to_say_anything(tmp_path: Path) -
     run = empty_run(tmp_path / "run")
     also = Known(("my_stage",), range(2), ())
 
-    request = asking.ask(run, {"stage": "my_stage", "ranks": [1]}, also=also)
+    request = asking.ask_ranks(run, {"stage": "my_stage", "ranks": [1]}, also=also)
 
     assert request.stages == ("my_stage",)
     with pytest.raises(ConfigError, match="no stage of this run"):
-        asking.ask(run, {"stage": "another", "ranks": [1]}, also=also)
+        asking.ask_ranks(run, {"stage": "another", "ranks": [1]}, also=also)
 
 
 def test_a_process_that_knows_enough_reads_no_other_s_word(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A thousand ranks that ask at once would read a million files."""
-    monkeypatch.setattr(fate, "heard", lambda control: pytest.fail("read"))
+    monkeypatch.setattr(fate, "read_heard", lambda control: pytest.fail("read"))
 
-    assert asking.ask(run, RIGHT, also=Known(STAGES, range(4), ())).ranks == (1,)
+    assert asking.ask_ranks(run, RIGHT, also=Known(STAGES, range(4), ())).ranks == (1,)
 
 
 def test_what_is_there_already_needs_no_lock(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    first = asking.ask(run, RIGHT)
+    first = asking.ask_ranks(run, RIGHT)
     monkeypatch.setattr(control_folder, "_SEND_WITHIN_S", 0.0)
 
-    assert asking.ask(run, RIGHT).id == first.id
+    assert asking.ask_ranks(run, RIGHT).id == first.id
     with pytest.raises(MstxkitError, match="locked"):
-        asking.ask(run, {**RIGHT, "occasion": "another"})
+        asking.ask_ranks(run, {**RIGHT, "occasion": "another"})
 
 
 def test_suspects_lie_beside_the_request_and_are_ranks_of_the_run(run: Path) -> None:
-    asking.ask(run, {**RIGHT, "ranks": "suspect+peer"}, suspects=[3, 1])
+    asking.ask_ranks(run, {**RIGHT, "ranks": "suspect+peer"}, suspects=[3, 1])
 
-    assert fate.asked(control(run))[0].suspects == (1, 3)
+    assert fate.read_asked(control(run))[0].suspects == (1, 3)
     with pytest.raises(ConfigError, match=r"suspects=\[9\]"):
-        asking.ask(run, {**RIGHT, "ranks": "suspect+peer"}, suspects=[9])
+        asking.ask_ranks(run, {**RIGHT, "ranks": "suspect+peer"}, suspects=[9])
 
 
 def test_a_control_folder_of_somebody_else_s_making_is_an_error_that_names_it(run: Path) -> None:
     os.chmod(run / "control", 0o777)
 
     with pytest.raises(MstxkitError, match="control"):
-        asking.ask(run, RIGHT, also=Known(STAGES, range(4), ()))
+        asking.ask_ranks(run, RIGHT, also=Known(STAGES, range(4), ()))
 
 
 def test_a_request_is_cancelled_by_the_beginning_of_its_id(run: Path) -> None:
     request = left(run)
 
-    before = asking.cancel(run, request.id[:5], "not needed")
+    before = asking.cancel_request(run, request.id[:5], "not needed")
 
     assert before.asked.request == request
-    assert fate.asked(control(run))[0].cancelled == "not needed"
+    assert fate.read_asked(control(run))[0].cancelled == "not needed"
 
 
 def test_cancelling_twice_is_once(run: Path) -> None:
     request = left(run)
-    asking.cancel(run, request.id, "first")
-    asking.cancel(run, request.id, "second")
+    asking.cancel_request(run, request.id, "first")
+    asking.cancel_request(run, request.id, "second")
 
-    assert fate.asked(control(run))[0].cancelled == "first"
+    assert fate.read_asked(control(run))[0].cancelled == "first"
 
 
 def test_an_unknown_id_is_told_those_that_are_open(run: Path) -> None:
@@ -224,7 +226,7 @@ def test_an_unknown_id_is_told_those_that_are_open(run: Path) -> None:
     say(run, 1, reported(ended, 1, "done"))
 
     with pytest.raises(ConfigError) as caught:
-        asking.cancel(run, "zzz")
+        asking.cancel_request(run, "zzz")
 
     assert still_open.id in str(caught.value)
     assert ended.id not in str(caught.value)
@@ -236,19 +238,19 @@ def test_a_beginning_that_several_have_cancels_none(run: Path) -> None:
     shared = next(first for first in firsts if firsts.count(first) > 1)
 
     with pytest.raises(ConfigError, match="several"):
-        asking.cancel(run, shared)
-    assert all(one.cancelled is None for one in fate.asked(control(run)))
+        asking.cancel_request(run, shared)
+    assert all(one.cancelled is None for one in fate.read_asked(control(run)))
 
 
 def test_an_empty_id_names_no_request(run: Path) -> None:
     left(run)
 
     with pytest.raises(ConfigError, match="no request of this run"):
-        asking.cancel(run, "")
+        asking.cancel_request(run, "")
 
 
 def stands(run: Path, request: Request, **more: Any) -> dict[int, tuple[str, str]]:
-    found = fate.Fates(fate.heard(control(run))).progress(Asked(request, **more))
+    found = fate.Fates(fate.read_heard(control(run))).progress(Asked(request, **more))
     return {report.rank: (report.state, report.reason) for report in found.reports}
 
 
@@ -266,7 +268,7 @@ def test_progress_counts_the_ranks_in_each_state(run: Path) -> None:
     for rank, state in enumerate(("armed", "done", "armed")):
         say(run, rank, reported(request, rank, state))
 
-    found = fate.Fates(fate.heard(control(run))).progress(Asked(request))
+    found = fate.Fates(fate.read_heard(control(run))).progress(Asked(request))
 
     assert str(found) == "queued 1, armed 2, done 1 of 4"
     assert not found.has_ended
@@ -335,4 +337,4 @@ def test_what_makes_no_sense_in_an_acknowledgement_is_left_out(run: Path, docume
     mailbox.flush()
 
     assert stands(run, request) == {1: ("queued", "no answer yet")}
-    assert asking.nameable(control(run)).ranks == range(4)
+    assert asking.find_nameable(control(run)).ranks == range(4)

@@ -13,7 +13,7 @@ from builders.escalated_run import GONE, NS, control, empty_run, left, run_of, s
 
 from mstxkit.escalation import explaining
 from mstxkit.escalation.explaining import Explanation
-from mstxkit.host.identity import host
+from mstxkit.host.identity import name_host
 from mstxkit.store import fate
 from mstxkit.store.limits import Policy
 from mstxkit.store.report import Report
@@ -37,10 +37,10 @@ def explain(
     run: Path, *, sessions: Any = (), environment: Any = None, suspects: Any = (), policy: Policy | None = None,
     **given: Any,
 ) -> Explanation:  # fmt: skip
-    said = fate.heard(control(run))
-    before = [fate.Fates(said).progress(one) for one in fate.asked(control(run))]
+    said = fate.read_heard(control(run))
+    before = [fate.Fates(said).progress(one) for one in fate.read_asked(control(run))]
     request = left(run, **given)
-    return explaining.explained(
+    return explaining.explain_request(
         request, said, suspects, others=before, sessions=sessions, environment=environment, policy=policy
     )  # fmt: skip
 
@@ -259,10 +259,10 @@ def test_with_force_it_says_what_a_session_may_take_all_the_same(npus: Path) -> 
 
 
 def test_the_step_is_that_of_now_and_how_old_it_is_is_told(run: Path) -> None:
-    seen = [Whereabouts(host(), os.getpid(), 1, "", "", 31, "actor_generate", 1.0, 1 << 62, Age(2.0, True))]
+    seen = [Whereabouts(name_host(), os.getpid(), 1, "", "", 31, "actor_generate", 1.0, 1 << 62, Age(2.0, True))]
     request = left(run)
 
-    (who,) = explaining.explained(request, fate.heard(control(run)), seen=seen).recorders
+    (who,) = explaining.explain_request(request, fate.read_heard(control(run)), seen=seen).recorders
 
     assert (who.step, who.stage, who.seen) == (31, "actor_generate", Age(2.0, True))
     assert who.as_json()["seen"] == {"seconds": 2.0, "is_exact": True}

@@ -58,7 +58,7 @@ def captured(run: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 def filed(run: Path) -> list[Request]:
-    return [one.request for one in fate.asked(asking.control_of(run))]
+    return [one.request for one in fate.read_asked(asking.control_of(run))]
 
 
 def test_the_first_call_of_a_run_asks_for_this_rank(captured: Path) -> None:
@@ -192,7 +192,7 @@ def test_a_run_named_by_the_caller_comes_first(captured: Path, tmp_path: Path) -
     request = mstxkit.escalate("actor_update", run=other)
 
     assert filed(captured) == []
-    assert [one.request for one in fate.asked(control(other))] == [request]
+    assert [one.request for one in fate.read_asked(control(other))] == [request]
 
 
 def test_a_worker_of_ray_without_a_rank_has_to_say_which_it_is(captured: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -233,7 +233,7 @@ def test_suspects_are_found_in_the_run_s_tables_by_another_process(tmp_path: Pat
 
     mstxkit.escalate("actor_update", ranks="suspect+peer", run=run)
 
-    (asked,) = fate.asked(control(run))
+    (asked,) = fate.read_asked(control(run))
     assert asked.suspects == (1, 2)
     by_time = "rank 2 is slowest in actor_update, +791% over rank 1"
     assert asked.request.reason == f"{by_time}; by its time alone: no verdict blames a rank there"

@@ -28,7 +28,7 @@ profiler_config:
 
 
 def planned(text: str) -> planning.Plan:
-    understood = configuring.understand(sources.from_yaml(text, "train.yaml"))
+    understood = configuring.understand_source(sources.from_yaml(text, "train.yaml"))
     return planning.plan_of(understood.read.config, understood.read.places, "train.yaml")
 
 
@@ -131,14 +131,14 @@ def test_a_framework_that_cannot_be_kept_from_its_own_section_is_not_taken_over(
 
 
 def left(run: Path) -> list[Request]:
-    received = [messages.read(message) for message in control(run).messages()]
+    received = [messages.read_message(message) for message in control(run).messages()]
     return [message.request for message in received if isinstance(message, messages.RequestReceived)]
 
 
 def test_a_plan_lies_in_the_run_once_however_many_leave_it(tmp_path: Path) -> None:
     run, plan = empty_run(tmp_path / "run"), own("window: {first_step: 4, steps: 2, wait: 3, repeat: 3}")
     for _ in range(3):
-        planning.leave(run, control(run).run_id, plan)
+        planning.leave_requests(run, control(run).run_id, plan)
 
     assert [request.id for request in left(run)] == [request.id for request in plan.requests]
     assert [request.planned for request in left(run)] == [request.planned for request in plan.requests]

@@ -29,7 +29,7 @@ def dist(tmp_path: Path) -> Iterator[ModuleType]:
     import torch.distributed as dist
 
     mstxkit.autopatch("torch")
-    entries.forget()
+    entries.forget_entries()
     dist.init_process_group("gloo", init_method=f"file://{tmp_path}/store", rank=0, world_size=1)
     yield dist
     if dist.is_initialized():
@@ -41,7 +41,7 @@ def entered(action: Callable[[], object]) -> list[CollectiveEntry]:
     """What an action enters."""
     with captured():
         action()
-    return list(collectives.unpack(entries.take(everything=True)[0]))
+    return list(collectives.unpack_entries(entries.take_entries(everything=True)[0]))
 
 
 def names(rows: list[CollectiveEntry]) -> list[str]:
@@ -89,7 +89,7 @@ def test_what_is_not_waited_for_has_no_end_and_what_failed_neither(dist: ModuleT
 def test_nothing_is_kept_while_nothing_is_recorded(dist: ModuleType) -> None:
     dist.barrier()
 
-    assert entries.take(everything=True) == (b"", [])
+    assert entries.take_entries(everything=True) == (b"", [])
 
 
 def test_a_group_that_is_destroyed_is_let_go_and_another_one_is_counted_anew(dist: ModuleType, tmp_path: Path) -> None:
@@ -114,7 +114,7 @@ def test_a_group_that_torch_does_not_know_is_used_as_ever(dist: ModuleType) -> N
     with captured(), pytest.raises(RuntimeError):
         stranger.allreduce([torch.ones(1)])
 
-    assert entries.take(everything=True)[0] == b""
+    assert entries.take_entries(everything=True)[0] == b""
 
 
 def test_torch_has_its_own_methods_again(dist: ModuleType) -> None:

@@ -90,10 +90,10 @@ def test_nobody_is_late_for_the_wrong_wall_clock_of_its_host(tmp_path: Path) -> 
         time.sleep(0.2)
 
     assert is_judged(run)
-    blaming = [verdict for verdict in verdicts.read(run) if verdict.is_blaming]
+    blaming = [verdict for verdict in verdicts.read_verdicts(run) if verdict.is_blaming]
     assert not blaming, blaming[0]._asdict()
     assert not judged.of_run(open_run(run).roles).blaming, "nor by the run's tables"
-    job = job_file.read(run, run_file.id_of(run) or "")
+    job = job_file.read_state(run, run_file.id_of(run) or "")
     assert job is not None
     assert list(job.clocks) == ["boot of node-1"], "it was put right"
 
@@ -128,7 +128,9 @@ def test_the_verdict_names_a_rank_that_is_slow_inside_the_stage_in_which_all_wai
 
 
 def blamed(run: Path) -> set[tuple[str, str | None, int | None]]:
-    return {(verdict.kind, verdict.stage, verdict.rank) for verdict in verdicts.read(run) if verdict.is_blaming}
+    return {
+        (verdict.kind, verdict.stage, verdict.rank) for verdict in verdicts.read_verdicts(run) if verdict.is_blaming
+    }
 
 
 @pytest.mark.parametrize("how", soak.sample(["fork", "spawn"], 1))

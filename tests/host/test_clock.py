@@ -36,7 +36,7 @@ class MachineSetter:
 def test_the_tsc_is_taken_where_the_kernel_keeps_time_with_it(machine: MachineSetter) -> None:
     machine("x86_64")
 
-    assert clock.choose(native=True) == (clock.TSC, "invariant TSC, which the kernel keeps time with")
+    assert clock.choose_clock(native=True) == (clock.TSC, "invariant TSC, which the kernel keeps time with")
 
 
 @pytest.mark.parametrize(
@@ -46,26 +46,26 @@ def test_the_tsc_is_taken_where_the_kernel_keeps_time_with_it(machine: MachineSe
 def test_a_tsc_that_the_kernel_does_not_trust_is_not_taken(machine: MachineSetter, source: str, cpuinfo: str) -> None:
     machine("x86_64", source, cpuinfo)
 
-    assert clock.choose(native=True) == (clock.MONOTONIC, "no counter that the kernel itself trusts")
+    assert clock.choose_clock(native=True) == (clock.MONOTONIC, "no counter that the kernel itself trusts")
 
 
 def test_without_the_kernels_word_the_tsc_is_not_taken(machine: MachineSetter, monkeypatch: pytest.MonkeyPatch) -> None:
     machine("x86_64")
     monkeypatch.setattr(clock, "_CLOCKSOURCE", "/nowhere/at/all")
 
-    assert clock.choose(native=True).kind == clock.MONOTONIC
+    assert clock.choose_clock(native=True).kind == clock.MONOTONIC
 
 
 def test_an_arm_machine_has_its_generic_timer(machine: MachineSetter) -> None:
     machine("aarch64")
 
-    assert clock.choose(native=True) == (clock.CNTVCT, "cntvct_el0 runs at one rate on every core")
+    assert clock.choose_clock(native=True) == (clock.CNTVCT, "cntvct_el0 runs at one rate on every core")
 
 
 def test_another_machine_has_the_kernels_clock(machine: MachineSetter) -> None:
     machine("riscv64")
 
-    assert clock.choose(native=True).kind == clock.MONOTONIC
+    assert clock.choose_clock(native=True).kind == clock.MONOTONIC
 
 
 @pytest.mark.parametrize(
@@ -78,7 +78,7 @@ def test_the_environment_decides(
     machine("x86_64")
     monkeypatch.setenv("MSTXKIT_CLOCK", asked)
 
-    assert clock.choose(native=True).kind == expected
+    assert clock.choose_clock(native=True).kind == expected
 
 
 def test_the_tsc_can_be_asked_for_where_it_is_not_trusted(
@@ -87,7 +87,7 @@ def test_the_tsc_can_be_asked_for_where_it_is_not_trusted(
     machine("x86_64", source="hpet")
     monkeypatch.setenv("MSTXKIT_CLOCK", "tsc")
 
-    assert clock.choose(native=True) == (clock.TSC, "MSTXKIT_CLOCK=tsc")
+    assert clock.choose_clock(native=True) == (clock.TSC, "MSTXKIT_CLOCK=tsc")
 
 
 @pytest.mark.parametrize("asked", ["cntvct", "sundial", "TSC "])
@@ -96,7 +96,7 @@ def test_what_is_no_clock_of_the_machine_is_said_to_be_none(
 ) -> None:
     machine("x86_64", source="hpet")
     monkeypatch.setenv("MSTXKIT_CLOCK", asked)
-    found = clock.choose(native=True)
+    found = clock.choose_clock(native=True)
 
     assert found.kind == clock.MONOTONIC
     assert found.reason.startswith(f"MSTXKIT_CLOCK={asked} is no clock of this machine; ")
@@ -106,4 +106,4 @@ def test_the_python_hot_path_reads_the_kernels_clock(machine: MachineSetter, mon
     machine("x86_64")
     monkeypatch.setenv("MSTXKIT_CLOCK", "tsc")
 
-    assert clock.choose(native=False) == (clock.MONOTONIC, "the Python hot path reads CLOCK_MONOTONIC")
+    assert clock.choose_clock(native=False) == (clock.MONOTONIC, "the Python hot path reads CLOCK_MONOTONIC")

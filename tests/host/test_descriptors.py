@@ -112,8 +112,8 @@ def test_what_became_ready_first_is_told_first_also_where_others_are_added_and_d
 
 
 def test_of_a_file_without_an_end_no_more_is_read_than_is_asked_for() -> None:
-    assert len(proc_files.content("/dev/zero")) == 1 << 20
-    assert proc_files.text("/proc/self/stat", 5) == f"{os.getpid()} ("[:5]
+    assert len(proc_files.read_content("/dev/zero")) == 1 << 20
+    assert proc_files.read_text("/proc/self/stat", 5) == f"{os.getpid()} ("[:5]
 
 
 def test_where_no_proc_is_mounted_they_are_ours(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -125,7 +125,7 @@ def test_a_folder_that_is_no_longer_asked_for_tells_nothing(events: FolderEvents
 def test_where_a_user_has_no_more_of_them_the_wait_is_one_that_asks(
     events: FolderEvents, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(folder_events, "_call", lambda name, *values: -1)
+    monkeypatch.setattr(folder_events, "_call_library", lambda name, *values: -1)
     threading.Timer(0.05, events.wake).start()
 
     assert not events.watch([tmp_path])

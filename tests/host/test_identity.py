@@ -39,7 +39,7 @@ def _alone(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         monkeypatch.delenv(variable, raising=False)
     monkeypatch.setitem(sys.modules, "torch.distributed", None)
     yield
-    identity.forget()
+    identity.forget_learnt()
 
 
 def group_of(rank: Any, world_size: Any, is_initialized: bool = True) -> SimpleNamespace:
@@ -55,7 +55,7 @@ def test_rank_and_world_size_are_the_launchers(monkeypatch: pytest.MonkeyPatch, 
     variables, expected = LAUNCHERS[launcher]
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
-    found = identity.current()
+    found = identity.read_current()
 
     assert (found["rank"], found["world_size"]) == expected
 
@@ -64,7 +64,7 @@ def test_an_initialised_process_group_knows_better(monkeypatch: pytest.MonkeyPat
     monkeypatch.setenv("RANK", "0")
     monkeypatch.setitem(sys.modules, "torch.distributed", group_of(7, 8))
 
-    assert identity.current() == {
+    assert identity.read_current() == {
         "rank": 7,
         "world_size": 8,
         "role": None,
@@ -79,13 +79,13 @@ def test_a_group_that_does_not_know_is_not_asked(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setenv("RANK", "0")
     monkeypatch.setitem(sys.modules, "torch.distributed", group)
 
-    assert identity.current()["rank"] == 0
+    assert identity.read_current()["rank"] == 0
 
 
 def test_a_group_that_raises_is_a_counted_fault(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "torch.distributed", SimpleNamespace(is_initialized=lambda: 1 / 0))
     monkeypatch.setenv("RANK", "0")
-    found = identity.current()
+    found = identity.read_current()
 
     assert found["rank"] == 0
     assert faults.counts == {"identity.torch_distributed": 1}
@@ -97,7 +97,7 @@ def test_what_identify_says_comes_first(monkeypatch: pytest.MonkeyPatch) -> None
     mstxkit.identify(rank=5, world_size=9)
     mstxkit.identify(role="actor")
 
-    assert identity.current() == {
+    assert identity.read_current() == {
         "rank": 5,
         "world_size": 9,
         "role": "actor",
@@ -109,13 +109,13 @@ def test_what_identify_says_comes_first(monkeypatch: pytest.MonkeyPatch) -> None
 def test_a_part_may_be_said_and_comes_first() -> None:
     mstxkit.identify(part="tokenizer 2")
 
-    assert identity.current()["part"] == "tokenizer 2"
+    assert identity.read_current()["part"] == "tokenizer 2"
 
 
 def test_the_role_may_come_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MSTXKIT_ROLE", "reference")
 
-    assert identity.current()["role"] == "reference"
+    assert identity.read_current()["role"] == "reference"
 
 
 @pytest.mark.parametrize("rank", ["3", 1.5, object()])
@@ -123,7 +123,7 @@ def test_what_is_no_rank_is_a_counted_fault_and_ignored(rank: Any) -> None:
     mstxkit.identify(rank=2)
     mstxkit.identify(rank=rank)
 
-    assert identity.current()["rank"] == 2
+    assert identity.read_current()["rank"] == 2
     assert faults.counts == {"identify": 1}
 
 
@@ -134,7 +134,7 @@ def test_a_rank_of_another_int_type_is_an_int() -> None:
 
     mstxkit.identify(rank=Scalar())
 
-    assert type(identity.current()["rank"]) is int
+    assert type(identity.read_current()["rank"]) is int
 
 
 @pytest.mark.parametrize("part", ["\U0001f600", "x", "\0"])
@@ -186,7 +186,7 @@ def test_a_rank_survives_a_kill_in_the_next_moment(run: Path) -> None:
         run,
     )
     before = [row["rank"] for row in lives.ranges(run)]
-    adopt.collect(run)
+    adopt.collect_dead(run)
 
     assert before == [3]
     assert [row["rank"] for row in lives.ranges(run)] == [3]
@@ -215,10 +215,10 @@ def test_a_process_is_told_apart_from_any_other() -> None:
     first, second = (identity.of_process("a" * 32, True, "1") for _ in range(2))
 
     assert identity.process_name(first) != identity.process_name(second)
-    assert (first["pid"], first["host"]) == (os.getpid(), identity.host())
+    assert (first["pid"], first["host"]) == (os.getpid(), identity.name_host())
 
 
 def test_a_host_name_is_fit_for_a_file_name(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "uname", lambda: SimpleNamespace(nodename="../a-b c" + "x" * 100))
 
-    assert identity.host() == (".._a_b_c" + "x" * 100)[:64]
+    assert identity.name_host() == (".._a_b_c" + "x" * 100)[:64]

@@ -70,7 +70,7 @@ def test_where_there_is_no_lock_nobody_is_silent(tmp_path: Path) -> None:
 def test_a_descriptor_that_is_another_file_s_by_now_is_not_touched(tmp_path: Path) -> None:
     """As where a program has closed every descriptor that it has."""
     lock, other = tmp_path / f"x{life.SUFFIX}", tmp_path / "other"
-    life.hold(lock)
+    life.hold_lock(lock)
     number = life._held_here()[str(lock)]
     os.close(number)
     other.write_bytes(b"")
@@ -78,7 +78,7 @@ def test_a_descriptor_that_is_another_file_s_by_now_is_not_touched(tmp_path: Pat
     descriptor = os.open(other, os.O_RDONLY)
     os.dup2(descriptor, number)
 
-    life.show(lock)
+    life.show_life(lock)
 
     assert os.stat(other).st_mtime_ns == 1
     life.let_go(lock)
@@ -88,10 +88,10 @@ def test_a_descriptor_that_is_another_file_s_by_now_is_not_touched(tmp_path: Pat
 
 def test_who_holds_it_shows_that_it_gets_on(tmp_path: Path) -> None:
     lock = tmp_path / f"x{life.SUFFIX}"
-    life.hold(lock)
+    life.hold_lock(lock)
     os.utime(lock, ns=(1, 1))
 
-    life.show(lock)
+    life.show_life(lock)
 
     assert os.stat(lock).st_mtime_ns > 1
     life.let_go(lock)

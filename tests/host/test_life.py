@@ -61,7 +61,7 @@ class Holder:
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    return tmp_path / f"{identity.host()}-1-5eed.life"
+    return tmp_path / f"{identity.name_host()}-1-5eed.life"
 
 
 def test_a_lock_is_held_until_its_process_is_killed(path: Path) -> None:
@@ -76,7 +76,7 @@ def test_a_lock_is_held_until_its_process_is_killed(path: Path) -> None:
 
 def test_looking_at_a_lock_does_not_free_it(path: Path) -> None:
     """Closing any descriptor of a file frees its process's locks: who holds one never opens it again."""
-    life.hold(path)
+    life.hold_lock(path)
     looks = [life.is_held(str(path)) for _ in range(3)]
     other = lives.run("import sys; from mstxkit.host import life; print(life.is_held(sys.argv[1]))", path)
     life.let_go(path)
@@ -88,10 +88,10 @@ def test_looking_at_a_lock_does_not_free_it(path: Path) -> None:
 def test_what_is_held_is_held_by_nobody_else(path: Path) -> None:
     holder = Holder(path)
 
-    assert life.hold(path) is False
+    assert life.hold_lock(path) is False
     holder.killed()
-    assert life.hold(path) is True
-    assert life.hold(path) is False, "another thread of this process"
+    assert life.hold_lock(path) is True
+    assert life.hold_lock(path) is False, "another thread of this process"
     late = Holder(path)
     late.killed()
     life.let_go(path)
@@ -145,9 +145,9 @@ def test_a_lock_that_the_program_lost_is_taken_again(path: Path, harm: str) -> N
 
 
 def test_a_lock_that_was_not_lost_is_not_taken_twice(path: Path) -> None:
-    life.hold(path)
+    life.hold_lock(path)
     before = len(os.listdir("/proc/self/fd"))
-    life.keep(path)
+    life.keep_lock(path)
 
     assert len(os.listdir("/proc/self/fd")) == before
     life.let_go(path)
@@ -231,7 +231,7 @@ def test_who_is_dead_does_not_live_while_another_one_holds_its_lock_to_seal_what
     holder.killed()
     adopter = None if is_here else Holder(path)
     if is_here:
-        life.hold(path)
+        life.hold_lock(path)
     while_adopted = life.is_held(str(path)), life.is_alive(about)
     life.let_go(path)
     if adopter is not None:

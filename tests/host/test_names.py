@@ -83,7 +83,7 @@ def test_long_names_that_differ_only_at_their_end_stay_apart() -> None:
 
 @given(st.text(max_size=30), st.integers(0, 130))
 def test_a_cut_never_splits_a_character(text: str, limit: int) -> None:
-    kept = names.cut(text.encode(), limit)
+    kept = names.cut_text(text.encode(), limit)
 
     assert len(kept) <= limit
     assert text.startswith(kept.decode())
@@ -93,7 +93,7 @@ def test_a_cut_never_splits_a_character(text: str, limit: int) -> None:
 @pytest.mark.parametrize("character", ["x", "世", "\udc80", "\0"])
 def test_a_name_of_ten_megabytes_is_cut(character: str) -> None:
     text = character * (LONG // len(names.utf8(character)))
-    found = names.describe(text, text, text)
+    found = names.describe_site(text, text, text)
 
     assert len(found.name) <= names.TEXT_LIMIT_BYTES
     assert len(found.domain) <= names.TEXT_LIMIT_BYTES
@@ -104,7 +104,7 @@ def test_a_name_of_ten_megabytes_is_cut(character: str) -> None:
 
 @pytest.mark.parametrize("name", ["", "\0", "a\0b", "line\nline\r", "\udc80", "@", "=cmd", "CANN"])
 def test_the_recorder_keeps_every_name_whole(name: str) -> None:
-    assert names.describe(name, None, "default").name == name.encode("utf-8", "backslashreplace")
+    assert names.describe_site(name, None, "default").name == name.encode("utf-8", "backslashreplace")
 
 
 @pytest.mark.parametrize(
@@ -119,7 +119,7 @@ def test_the_recorder_keeps_every_name_whole(name: str) -> None:
 def test_what_is_no_text_becomes_its_types_name_and_a_text_is_itself(value: Any, text: str) -> None:
     assert names.as_text(value) == text
     assert type(names.as_text(value)) is str
-    assert names.describe(value, value, value)[:3] == (
+    assert names.describe_site(value, value, value)[:3] == (
         text.encode(),
         text.encode(),
         None if value is None else text,
@@ -135,12 +135,12 @@ def test_a_type_that_hides_its_name_has_one_all_the_same() -> None:
     class Odd(metaclass=Nameless):
         pass
 
-    assert names.describe(Odd(), None, "default").name == b"<Odd>"
+    assert names.describe_site(Odd(), None, "default").name == b"<Odd>"
 
 
 @given(texts | st.integers() | st.none() | st.binary(), texts | st.none() | st.floats(), texts | st.booleans())
 def test_a_description_never_raises_and_has_only_what_engines_take(name: Any, stage: Any, domain: Any) -> None:
-    found = names.describe(name, stage, domain)
+    found = names.describe_site(name, stage, domain)
 
     assert [type(part) for part in found[:2] + found[3:]] == [bytes, bytes, str, str]
     assert found.stage is None if stage is None else type(found.stage) is str

@@ -79,7 +79,7 @@ def use(monkeypatch: pytest.MonkeyPatch, state: Any, *, torch_is_up: bool = True
 def test_megatron_knows_it_best(monkeypatch: pytest.MonkeyPatch) -> None:
     use(monkeypatch, megatron(tp=(1, 2), pp=(0, 1), dp=(3, 4)))
 
-    assert parallel.place() == ({"tp": (1, 2), "pp": (0, 1), "dp": (3, 4)}, "")
+    assert parallel.find_place() == ({"tp": (1, 2), "pp": (0, 1), "dp": (3, 4)}, "")
 
 
 def test_megatron_is_not_asked_once_torchs_groups_are_gone(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -88,19 +88,19 @@ def test_megatron_is_not_asked_once_torchs_groups_are_gone(monkeypatch: pytest.M
     state.get_tensor_model_parallel_rank = lambda: 1 / 0
     use(monkeypatch, state, torch_is_up=False)
 
-    assert parallel.place() == ({}, "neither Megatron nor a process group of torch's is set up there")
+    assert parallel.find_place() == ({}, "neither Megatron nor a process group of torch's is set up there")
     assert faults.counts == {}
 
 
 def test_megatron_that_is_not_set_up_is_not_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     use(monkeypatch, megatron(False, tp=(1, 2)), torch_is_up=False)
 
-    assert parallel.place().indices == {}
+    assert parallel.find_place().indices == {}
 
 
 def test_what_raises_is_a_counted_fault_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
     use(monkeypatch, SimpleNamespace(model_parallel_is_initialized=lambda: 1 / 0))
-    place = parallel.place()
+    place = parallel.find_place()
 
     assert faults.counts == {"parallel.place": 1}
     assert place == ({}, "its parallel groups cannot be read: ZeroDivisionError")

@@ -32,9 +32,9 @@ def _alone(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         monkeypatch.delenv(variable, raising=False)
     for module in ("torch.distributed", "ray._private.worker", "multiprocess.process", PROCESS):
         monkeypatch.setitem(sys.modules, module, None)
-    identity.forget()
+    identity.forget_learnt()
     yield
-    identity.forget()
+    identity.forget_learnt()
 
 
 def child_of(monkeypatch: pytest.MonkeyPatch, process: Any, module: str = PROCESS) -> None:
@@ -56,7 +56,7 @@ def ray_worker(monkeypatch: pytest.MonkeyPatch, **fields: Any) -> Any:
 
 
 def found() -> tuple[str | None, str | None]:
-    now = identity.current()
+    now = identity.read_current()
     return now["part"], now["under"] or None
 
 
@@ -183,7 +183,7 @@ class Deadly:
 def test_ray_is_asked_in_an_actor_only(monkeypatch: pytest.MonkeyPatch, worker: Deadly) -> None:
     monkeypatch.setitem(sys.modules, "ray._private.worker", SimpleNamespace(global_worker=worker))
     identity.learn_actor()
-    identity.current()
+    identity.read_current()
 
     assert faults.counts == {}
 
@@ -192,27 +192,27 @@ def test_a_fork_of_an_actor_is_no_actor_and_asks_nothing(monkeypatch: pytest.Mon
     ray_worker(monkeypatch, mode=1, actors={"id": Actor()}, actor_name="gen")
     identity.learn_actor()
     identity.identify(part="said before the fork", rank=2)
-    identity.forked()
+    identity.forget_part()
     monkeypatch.setitem(sys.modules, "ray._private.worker", SimpleNamespace(global_worker=Deadly(1, {"id": Actor()})))
     identity.learn_actor()
 
     assert found() == ("child", "fork")
-    assert identity.current()["rank"] == 2
+    assert identity.read_current()["rank"] == 2
 
 
 def test_a_fork_of_a_worker_is_not_that_worker_nor_is_a_fork_of_the_fork(monkeypatch: pytest.MonkeyPatch) -> None:
     child_of(monkeypatch, process("VllmWorker-0"))
     before = found()
-    identity.forked()
+    identity.forget_part()
     first = found()
-    identity.forked()
+    identity.forget_part()
 
     assert (before, first, found()) == (("VllmWorker-0", "process"), ("child", "fork"), ("child", "fork"))
 
 
 def test_a_child_with_a_rank_of_its_own_is_a_trainer(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RANK", "0")
-    identity.forked()
+    identity.forget_part()
     as_forked = found()
     monkeypatch.setenv("RANK", "1")
 
@@ -289,7 +289,7 @@ def test_what_raises_is_a_counted_fault(monkeypatch: pytest.MonkeyPatch) -> None
         _current_process = property(lambda self: 1 / 0)
 
     monkeypatch.setitem(sys.modules, PROCESS, Raises())
-    identity.forked()
+    identity.forget_part()
 
     assert found() == (None, None)
     assert faults.counts == {"identity.part": 1, "identity.forked": 1}
@@ -297,7 +297,7 @@ def test_what_raises_is_a_counted_fault(monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_nothing_is_imported_for_it() -> None:
     before = set(sys.modules)
-    identity.current()
+    identity.read_current()
     identity.learn_actor()
 
     assert set(sys.modules) == before
@@ -308,4 +308,4 @@ def test_multiprocessing_itself_has_what_is_asked_of_it() -> None:
 
     assert (child._target, child._args) == (len, ((),))  # type: ignore[attr-defined]
     assert parts._OWN_NAME.fullmatch(child.name)
-    assert parts._number(child) == child.name.partition("-")[2]
+    assert parts._number_child(child) == child.name.partition("-")[2]

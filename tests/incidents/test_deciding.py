@@ -36,7 +36,7 @@ def entered(sequence: int, ranks: str = "0-7", group: int = 5) -> list[dict[str,
 
 
 def blamed(reports: list[Report]) -> tuple[int | None, str]:
-    cause = deciding.cause(reports, HANG_S)
+    cause = deciding.find_cause(reports, HANG_S)
     assert cause is not None
     return None if cause.report is None else cause.report["rank"], cause.how
 
@@ -65,7 +65,7 @@ def test_who_is_stopped_is_blamed_although_he_came_into_his_range_after_those_th
 ) -> None:
     """They are stuck a moment earlier, and nobody who is stopped goes on."""
     assert blamed([report(0, state="stopped", inside=inside), report(1, waits)]) == (0, "stopped")
-    assert deciding.cause([report(0, state="stopped", inside=inside)], HANG_S) is None
+    assert deciding.find_cause([report(0, state="stopped", inside=inside)], HANG_S) is None
 
 
 def test_a_rank_that_waits_and_is_slow_to_answer_is_not_said_to_hold_the_gil() -> None:
@@ -84,7 +84,7 @@ def test_a_rank_that_has_not_answered_is_not_blamed_before_one_that_has() -> Non
 
 
 def test_where_nobody_has_answered_nobody_is_blamed_before_they_were_asked_again() -> None:
-    assert deciding.cause([mute(0), mute(1)], HANG_S) is None
+    assert deciding.find_cause([mute(0), mute(1)], HANG_S) is None
     assert blamed([mute(0, 91.0), mute(1, 91.0)]) == (0, "lock")
     assert blamed([mute(0), report(1, "others")]) == (0, "lock")
 
@@ -92,7 +92,7 @@ def test_where_nobody_has_answered_nobody_is_blamed_before_they_were_asked_again
 def test_a_rank_that_would_answer_if_there_were_a_core_for_it_is_asked_again_before_it_is_blamed() -> None:
     waits = report(1, "others")
 
-    assert deciding.cause([{**mute(0), "is_late": True}, waits], HANG_S) is None
+    assert deciding.find_cause([{**mute(0), "is_late": True}, waits], HANG_S) is None
     assert blamed([{**mute(0, 91.0), "is_late": True}, waits]) == (0, "lock")
     assert blamed([{**mute(0), "is_late": True, "works": True}, waits]) == (0, "lock")
 
@@ -100,7 +100,7 @@ def test_a_rank_that_would_answer_if_there_were_a_core_for_it_is_asked_again_bef
 def test_a_rank_in_a_collective_that_has_not_said_in_which_is_not_said_to_be_missing() -> None:
     silent = report(0, "collective", has_ring=False, entered=entered(3, "0-1"))
     away = {**report(1, has_ring=False, entered=entered(16, "0-1")), "inside": []}
-    cause = deciding.cause([silent, away], HANG_S)
+    cause = deciding.find_cause([silent, away], HANG_S)
 
     assert cause is not None and cause.report is away
     assert cause.reason == "it is not in the collective that the others wait in"
@@ -111,8 +111,8 @@ def test_nobody_is_blamed_before_a_process_has_said_which_rank_it_is() -> None:
     waits["inside"][0].update(quiet_s=31.0, limit_s=30.0)
     nobody = {**mute(1), "rank": None, "world_size": None, "role": "", "inside": []}
 
-    assert deciding.cause([waits, nobody], HANG_S) is None
-    assert deciding.cause([waits, {**nobody, "works": True}], HANG_S) is not None
+    assert deciding.find_cause([waits, nobody], HANG_S) is None
+    assert deciding.find_cause([waits, {**nobody, "works": True}], HANG_S) is not None
     waits["inside"][0]["quiet_s"] = 91.0
     assert blamed([waits, nobody]) == (None, "collective")
 
@@ -120,13 +120,13 @@ def test_nobody_is_blamed_before_a_process_has_said_which_rank_it_is() -> None:
 def test_a_rank_that_a_busy_host_has_not_let_begin_its_range_goes_on() -> None:
     late = {**report(0, state="running"), "inside": []}
 
-    assert deciding.cause([late, report(1, "others")], HANG_S) is None
+    assert deciding.find_cause([late, report(1, "others")], HANG_S) is None
 
 
 def test_who_has_not_entered_the_collective_is_blamed_although_no_range_of_it_is_stuck() -> None:
     reports = [report(rank, "collective", entered=entered(17)) for rank in range(8)]
     reports[6] = {**report(6, entered=entered(16)), "inside": []}
-    cause = deciding.cause(reports, HANG_S)
+    cause = deciding.find_cause(reports, HANG_S)
 
     assert cause is not None and cause.report is reports[6]
     assert cause.reason == "it has not entered all_reduce 17 of group 0: entered by 0-5,7, missing 6"
@@ -135,7 +135,7 @@ def test_who_has_not_entered_the_collective_is_blamed_although_no_range_of_it_is
 def test_of_two_that_are_held_up_in_different_places_the_page_names_both_and_neither_waits() -> None:
     elsewhere = {"name": "backward", "stage": "actor_update", "since_ns": 101 * 10**9, "is_stuck": True, "step": 3}
     reports = [report(0), report(1, inside=[elsewhere]), *(report(rank, "collective") for rank in range(2, 8))]
-    made = summary.incident("20261124T191500.000", 131 * 10**9, "hang", reports, deciding.cause(reports, HANG_S))
+    made = summary.sum_up("20261124T191500.000", 131 * 10**9, "hang", reports, deciding.find_cause(reports, HANG_S))
 
     assert (made.rank, made.stage) == (0, "reward")
     assert made.waits_for == "ranks 2-7 actor wait for rank 0 actor in reward"
@@ -157,7 +157,7 @@ def test_while_a_hang_is_told_of_only_who_is_held_up_elsewhere_by_himself_is_ano
     later: list[Report], rank: int
 ) -> None:
     """Those at one place wait for it, also where no call says so."""
-    cause = deciding.cause([report(0), *later], HANG_S, {"p0000": 131 * 10**9})
+    cause = deciding.find_cause([report(0), *later], HANG_S, {"p0000": 131 * 10**9})
 
     assert cause is not None and cause.report is not None
     assert cause.report["rank"] == rank
@@ -174,22 +174,22 @@ def test_nobody_is_blamed_while_the_one_that_all_wait_for_works() -> None:
     reports = [report(rank, "collective", entered=entered(17)) for rank in range(8)]
     reports[6] = report(6, is_stuck=False, entered=entered(16))
 
-    assert deciding.cause(reports, HANG_S) is None
-    assert deciding.cause([*reports[:6], {**reports[6], "inside": [], "works": True}], HANG_S) is None
+    assert deciding.find_cause(reports, HANG_S) is None
+    assert deciding.find_cause([*reports[:6], {**reports[6], "inside": [], "works": True}], HANG_S) is None
 
 
 def test_nobody_is_blamed_while_somebody_is_debugged() -> None:
     reports = [report(0, "collective"), report(1)]
 
-    assert deciding.cause([reports[0], {**reports[1], "tracer": 7}], HANG_S) is None
-    assert deciding.cause([reports[0], {**reports[1], "is_debugged": True}], HANG_S) is None
+    assert deciding.find_cause([reports[0], {**reports[1], "tracer": 7}], HANG_S) is None
+    assert deciding.find_cause([reports[0], {**reports[1], "is_debugged": True}], HANG_S) is None
 
 
 def test_a_driver_that_waits_for_workers_that_go_on_is_no_hang() -> None:
     driver = {**report(0, "others"), "rank": None, "role": ""}
     worker = {**report(1, is_stuck=False), "quiet_s": 2.0}
 
-    assert deciding.cause([driver, worker], HANG_S) is None
+    assert deciding.find_cause([driver, worker], HANG_S) is None
 
 
 def test_one_of_the_first_waits_for_somebody_who_is_not_recorded_is_no_hang_before_its_patience_is_over() -> None:
@@ -197,8 +197,8 @@ def test_one_of_the_first_waits_for_somebody_who_is_not_recorded_is_no_hang_befo
     waits = report(0, "others")
     waits["inside"][0].update(patient)
 
-    assert deciding.cause([waits], HANG_S) is None
-    assert deciding.cause([waits, report(1, "others"), report(2, "collective")], HANG_S) is None
+    assert deciding.find_cause([waits], HANG_S) is None
+    assert deciding.find_cause([waits, report(1, "others"), report(2, "collective")], HANG_S) is None
     assert blamed([waits, report(1)]) == (1, "own")
     waits["inside"][0].update(over)
     assert blamed([waits]) == (0, "others")
@@ -214,7 +214,7 @@ def test_where_all_are_in_the_same_collective_nobody_alone_is_blamed() -> None:
 
 def test_members_that_have_not_reported_are_missing_where_all_others_are_at_the_same_collective() -> None:
     reports = [report(rank, "collective", entered=entered(17)) for rank in range(7)]
-    cause = deciding.cause(reports, HANG_S)
+    cause = deciding.find_cause(reports, HANG_S)
 
     assert cause is not None and cause.report is None
     assert cause.reason == "all_reduce 17 of group 0: entered by 0-6, missing 7, and nothing is known of these"
@@ -248,8 +248,8 @@ def test_of_several_groups_the_collective_that_was_entered_first_is_the_missing_
 def test_a_page_of_1024_ranks_names_the_one_that_is_stuck_and_fits_a_screen() -> None:
     reports = [report(rank, "collective", entered=entered(17, "0-1023")) for rank in range(1024)]
     reports[517] = report(517, entered=entered(16, "0-1023"))
-    made = summary.incident("20261124T191500.000", 131 * 10**9, "hang", reports, deciding.cause(reports, HANG_S))
-    text = page.text(made)
+    made = summary.sum_up("20261124T191500.000", 131 * 10**9, "hang", reports, deciding.find_cause(reports, HANG_S))
+    text = page.write_page(made)
 
     assert (made.rank, made.stage, made.range, made.reports) == (517, "reward", "score", 1024)
     assert text.count("has not entered all_reduce 17 of group 0") == 1
@@ -278,7 +278,7 @@ def test_reports_of_ten_thousand_ranks_are_gone_through_and_not_compared_one_wit
     Told.compared = 0
 
     assert blamed(list(reports)) == (40, "own")
-    assert deciding.cause([Told(report(rank, "others")) for rank in range(64)], HANG_S) is not None
+    assert deciding.find_cause([Told(report(rank, "others")) for rank in range(64)], HANG_S) is not None
     assert not Told.compared
 
 
@@ -293,35 +293,37 @@ DEAD, LIVING = range(24, 32), [of_hosts(rank) for rank in (*range(24), *range(32
 def test_a_page_on_ranks_that_died_with_their_host_says_so_and_that_they_wait_for_nobody() -> None:
     dead = [of_hosts(rank, "own", state="gone", gone_ns=5, thread=None) for rank in DEAD]
     reports = [*dead, *LIVING]
-    hang = summary.incident("20261124T191500.000", 131 * 10**9, "hang", reports, deciding.cause(reports, HANG_S))
+    hang = summary.sum_up("20261124T191500.000", 131 * 10**9, "hang", reports, deciding.find_cause(reports, HANG_S))
     cause = summary.of_process("killed", "p0026", reports)
-    killed = summary.incident("20261124T191500.000", 131 * 10**9, "killed", reports, cause)
+    killed = summary.sum_up("20261124T191500.000", 131 * 10**9, "killed", reports, cause)
 
     assert hang.waits_for == "ranks 0-23,32-127 actor wait for rank 24 actor in reward"
-    assert "\nGone too: all of host node3: ranks 25-31 actor\n" in page.text(hang)
+    assert "\nGone too: all of host node3: ranks 25-31 actor\n" in page.write_page(hang)
     assert killed.waits_for == "ranks 0-23,32-127 actor wait for rank 26 actor in reward"
-    assert "\nGone too: all of host node3: ranks 24-25,27-31 actor\n" in page.text(killed)
+    assert "\nGone too: all of host node3: ranks 24-25,27-31 actor\n" in page.write_page(killed)
 
 
 def test_of_ranks_that_were_killed_and_have_begun_anew_nobody_is_gone() -> None:
     reports = [{**report(0, state="gone", gone_ns=5), "process": "before"}, report(0), report(1, "collective")]
-    made = summary.incident("20261124T191500.000", 131 * 10**9, "hang", reports, deciding.cause(reports, HANG_S))
+    made = summary.sum_up("20261124T191500.000", 131 * 10**9, "hang", reports, deciding.find_cause(reports, HANG_S))
 
-    assert "Gone too" not in page.text(made)
+    assert "Gone too" not in page.write_page(made)
 
 
 def test_where_a_host_does_not_report_the_page_names_it_and_not_the_network() -> None:
     where = Whereabouts("node3", 9, 24, "actor", "", 3, "reward", 1.0, 0, Age(45.0, False))
     silent = [where._replace(rank=rank) for rank in DEAD]
-    made = summary.incident("20261124T191500.000", 131 * 10**9, "hang", LIVING, deciding.cause(LIVING, HANG_S), silent)
+    made = summary.sum_up(
+        "20261124T191500.000", 131 * 10**9, "hang", LIVING, deciding.find_cause(LIVING, HANG_S), silent
+    )
 
     assert made.reason == "all of them are in the same collective, and nothing is known of 8 other ranks"
-    assert "\nSilent:   host node3, last ~45 s ago: ranks 24-31 actor\n" in page.text(made)
+    assert "\nSilent:   host node3, last ~45 s ago: ranks 24-31 actor\n" in page.write_page(made)
 
 
 def test_who_is_gone_is_in_no_group_with_who_lives() -> None:
     reports = [report(0), report(1, state="gone", gone_ns=5)]
-    made = summary.incident("20261124T191500.000", 131 * 10**9, "hang", reports, deciding.cause(reports, HANG_S))
+    made = summary.sum_up("20261124T191500.000", 131 * 10**9, "hang", reports, deciding.find_cause(reports, HANG_S))
 
     assert [group["who"] for group in made.details["groups"]] == ["rank 0 actor", "rank 1 actor"]
 
@@ -339,8 +341,8 @@ def test_a_page_of_ranks_that_wait_in_many_groups_says_of_each_where_it_is_and_s
 
     reports = [waits(rank) for rank in range(1024)]
     reports[517] = report(517, entered=entered(16, "0-1023"))
-    made = summary.incident("20261124T191500.000", 131 * 10**9, "hang", reports, deciding.cause(reports, HANG_S))
-    lines = page.text(made).splitlines()
+    made = summary.sum_up("20261124T191500.000", 131 * 10**9, "hang", reports, deciding.find_cause(reports, HANG_S))
+    lines = page.write_page(made).splitlines()
 
     assert len(lines) < 80
     assert sum("in reward / score, for 31 s; collective, sleeping" in line for line in lines) == 8
@@ -361,16 +363,16 @@ def test_a_page_of_ranks_that_wait_in_many_groups_says_of_each_where_it_is_and_s
 )
 def test_hostile_reports_make_a_page_without_control_characters(hostile: dict[str, Any]) -> None:
     reports = [report(0, "collective"), {**report(1), **hostile}]
-    made = summary.incident("20261124T191500.000", 131 * 10**9, "hang", reports, deciding.cause(reports, HANG_S))
+    made = summary.sum_up("20261124T191500.000", 131 * 10**9, "hang", reports, deciding.find_cause(reports, HANG_S))
 
-    assert "\x1b" not in page.text(made)
+    assert "\x1b" not in page.write_page(made)
     assert made.as_json("id")
 
 
 def test_of_those_that_wait_for_others_one_with_a_rank_is_blamed_and_who_works_unmarked_is_said() -> None:
     driver = {**report(9, "others"), "process": "p0", "rank": None, "role": "driver", "world_size": None}
     unmarked = report(2, inside=[])
-    cause = deciding.cause([driver, report(1, "others"), unmarked], HANG_S)
+    cause = deciding.find_cause([driver, report(1, "others"), unmarked], HANG_S)
 
     assert cause is not None and cause.report is not None
     assert (cause.report["rank"], cause.how) == (1, "others")
@@ -382,9 +384,9 @@ def test_who_waits_for_a_child_of_its_own_that_hangs_in_no_range_is_blamed_and_t
     """A data loader, as a rule: all others wait for the rank that waits for it."""
     loader = report(1, inside=[], part="dataloader 0", under="dataloader")
     reports = [report(0, "others"), report(1, "others"), loader]
-    cause = deciding.cause(reports, HANG_S)
+    cause = deciding.find_cause(reports, HANG_S)
 
     assert cause is not None and cause.report is reports[1]
     assert cause.reason.endswith("in its own code, inside of no range: rank 1 actor dataloader 0")
-    shown = summary.incident("20261124T101500.000", 1, "hang", reports, cause).details["groups"]
+    shown = summary.sum_up("20261124T101500.000", 1, "hang", reports, cause).details["groups"]
     assert "rank 1 actor dataloader 0" in [group["who"] for group in shown]

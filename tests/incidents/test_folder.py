@@ -49,7 +49,7 @@ def test_two_hosts_that_see_the_same_hang_have_one_incident(run: Path) -> None:
 def test_what_another_host_has_opened_is_found_although_others_hold_the_lock_for_long(run: Path) -> None:
     """Of a thousand hosts that see the same death most waited too long for the lock, and opened another one later."""
     call = of_host(run, "a-1").open(KILLED, time.time_ns())
-    with documents.locked(run / layout.INCIDENTS / layout.INCIDENTS_LOCK, 1.0):
+    with documents.hold_lock(run / layout.INCIDENTS / layout.INCIDENTS_LOCK, 1.0):
         found = of_host(run, "b-2").open(KILLED, time.time_ns())
 
     assert found == call
@@ -107,13 +107,13 @@ def test_a_later_hang_is_another_incident(run: Path, monkeypatch: pytest.MonkeyP
 def test_beyond_their_number_the_oldest_goes_but_never_the_first(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     names = [opened(run, monkeypatch, 60 * number).name for number in range(8)]
 
-    assert incidents.names(run) == [names[0], *names[-4:]]
+    assert incidents.list_names(run) == [names[0], *names[-4:]]
 
 
 def test_beyond_their_size_the_oldest_goes_but_never_the_first(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     names = [opened(run, monkeypatch, 60 * number, size=6000).name for number in range(4)]
 
-    assert incidents.names(run) == [names[0], names[-1]]
+    assert incidents.list_names(run) == [names[0], names[-1]]
 
 
 def test_where_one_is_kept_no_second_is_opened(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -129,7 +129,7 @@ def test_where_nothing_was_wrong_nothing_stays(run: Path) -> None:
     folders.answer(call.name, [])
     folders.dissolve(call.name)
 
-    assert incidents.names(run) == []
+    assert incidents.list_names(run) == []
 
 
 def test_hosts_learn_that_nobody_was_stuck_for_as_long_as_that_was_said(run: Path) -> None:
@@ -162,14 +162,14 @@ def test_a_full_disk_leaves_no_empty_incident(run: Path, monkeypatch: pytest.Mon
     with pytest.raises(OSError, match="no space"):
         of_host(run).open(HANG, time.time_ns())
 
-    assert incidents.names(run) == []
+    assert incidents.list_names(run) == []
 
 
 def test_what_came_to_something_is_not_dissolved(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     call = opened(run, monkeypatch, 0)
     of_host(run).dissolve(call.name)
 
-    assert incidents.names(run) == [call.name]
+    assert incidents.list_names(run) == [call.name]
 
 
 def test_folders_and_files_are_private(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -150,7 +150,7 @@ def test_a_rank_that_becomes_another_program_inside_of_a_range_has_left_and_is_s
     time.sleep(3)
 
     assert job.ranks[0].poll() is None
-    assert incidents.names(job.run) == []
+    assert incidents.list_names(job.run) == []
     assert lives.wait_until(lambda: len(list(job.run.glob("sealed/*"))) == 1), "what it left is sealed, as left"
     assert {row["state"] for row in lives.processes(job.run)} >= {"left"}
 
@@ -237,7 +237,7 @@ def test_a_hang_is_told_of_once_and_as_a_verdict(start: Start) -> None:
     job = start("sleeps", "waits")
     first = job.incident()
     time.sleep(LONG_S)
-    (verdict,) = verdicts.read(job.run)
+    (verdict,) = verdicts.read_verdicts(job.run)
 
     assert job.incidents() == [first]
     assert (verdict.kind, verdict.rank, verdict.stage) == ("hang", 0, "reward")
@@ -249,7 +249,7 @@ def test_a_hang_is_told_of_once_and_as_a_verdict(start: Start) -> None:
 def test_a_hang_that_goes_on_by_itself_is_withdrawn(start: Start, is_another: bool) -> None:
     job = start("goes_on", "waits")
     first = job.incident()
-    assert lives.wait_until(lambda: bool(verdicts.read(job.run)))  # it is written after the incident
+    assert lives.wait_until(lambda: bool(verdicts.read_verdicts(job.run)))  # it is written after the incident
     if is_another:
         follow(job)
 
@@ -258,7 +258,7 @@ def test_a_hang_that_goes_on_by_itself_is_withdrawn(start: Start, is_another: bo
     assert lives.wait_until(lambda: bool(job.incidents()[0].over_ns))
     over = {**first.details, "over": "it went on by itself"}
     assert job.incidents()[0] == first._replace(over_ns=job.incidents()[0].over_ns, details=over)
-    assert lives.wait_until(lambda: verdicts.read(job.run)[0].withdrawn == "it went on by itself")
+    assert lives.wait_until(lambda: verdicts.read_verdicts(job.run)[0].withdrawn == "it went on by itself")
 
 
 def test_a_hang_whose_process_went_on_and_then_ended_in_order_is_withdrawn(start: Start) -> None:
@@ -269,7 +269,7 @@ def test_a_hang_whose_process_went_on_and_then_ended_in_order_is_withdrawn(start
         assert process.wait(30) == 0
 
     assert lives.wait_until(lambda: bool(job.incidents()[0].over_ns))
-    assert lives.wait_until(lambda: [v.withdrawn for v in verdicts.read(job.run)] == ["it went on by itself"])
+    assert lives.wait_until(lambda: [v.withdrawn for v in verdicts.read_verdicts(job.run)] == ["it went on by itself"])
 
 
 def test_what_a_validation_is_inside_of_may_last_as_long_as_the_validation(start: Start) -> None:
@@ -293,14 +293,14 @@ def test_a_hang_whose_ranks_have_begun_anew_in_the_run_holds_no_more(start: Star
     """As where an elastic launcher starts them again: the new ones hang nowhere."""
     first = start("sleeps", "waits")
     before = first.incident()
-    assert lives.wait_until(lambda: bool(verdicts.read(first.run)))
+    assert lives.wait_until(lambda: bool(verdicts.read_verdicts(first.run)))
     for process in first.ranks:
         process.kill()
         process.wait()
     job = start("progress", "progress", run=first.run)
 
     assert lives.wait_until(lambda: bool(job.incidents()[0].over_ns), 20)
-    assert lives.wait_until(lambda: verdicts.read(job.run)[0].withdrawn == "its ranks have begun anew")
+    assert lives.wait_until(lambda: verdicts.read_verdicts(job.run)[0].withdrawn == "its ranks have begun anew")
     assert "Its ranks have begun anew" in (job.run / before.page).read_text()
 
 
@@ -319,7 +319,7 @@ def test_a_rank_that_waits_logs_where_the_page_is(start: Start) -> None:
 def test_a_hang_is_told_of_once_although_another_watchman_takes_over(start: Start) -> None:
     job = start("sleeps", "waits")
     job.incident()
-    assert lives.wait_until(lambda: bool(verdicts.read(job.run)))
+    assert lives.wait_until(lambda: bool(verdicts.read_verdicts(job.run)))
     files = contents(job)
     follow(job)
     time.sleep(LONG_S)
@@ -353,7 +353,7 @@ def test_a_hang_whose_watchman_was_killed_before_it_had_concluded_is_told_of_in_
 
     assert again.incident == first.incident
     assert (again.rank, again.range) == (0, "score")
-    assert incidents.names(job.run) == [first.incident]
+    assert incidents.list_names(job.run) == [first.incident]
 
 
 @pytest.mark.parametrize(("deed", "is_left"), [("killed", True), ("goes_on", False)], ids=["a death", "it is over"])
@@ -369,25 +369,25 @@ def test_what_a_killed_watchman_had_not_concluded_its_successor_does_or_nothing_
     if not is_left:
         go_on(job)
 
-    assert lives.wait_until(lambda: bool(job.incidents()) if is_left else not incidents.names(job.run), 40)
+    assert lives.wait_until(lambda: bool(job.incidents()) if is_left else not incidents.list_names(job.run), 40)
     assert [(incident.kind, incident.rank) for incident in job.incidents()] == [("killed", 0)] * is_left
 
 
 @pytest.mark.parametrize("is_over", [False, True], ids=["as it is told of", "as it is over"])
 def test_what_a_watchman_killed_after_the_incident_had_not_said_its_successor_says(start: Start, is_over: bool) -> None:
     job = start("goes_on", "waits")
-    assert lives.wait_until(lambda: bool(verdicts.read(job.run)))
+    assert lives.wait_until(lambda: bool(verdicts.read_verdicts(job.run)))
     lines = said(job).read_bytes()
     if is_over:
         go_on(job)
-        assert lives.wait_until(lambda: bool(verdicts.read(job.run)[0].withdrawn))
+        assert lives.wait_until(lambda: bool(verdicts.read_verdicts(job.run)[0].withdrawn))
     for pid in watchmen(job):
         os.kill(pid, signal.SIGKILL)
     said(job).write_bytes(lines * is_over)
 
     withdrawn = "it went on by itself" if is_over else ""
-    assert lives.wait_until(lambda: [v.withdrawn for v in verdicts.read(job.run)] == [withdrawn], 40)
-    assert len(incidents.names(job.run)) == 1
+    assert lives.wait_until(lambda: [v.withdrawn for v in verdicts.read_verdicts(job.run)] == [withdrawn], 40)
+    assert len(incidents.list_names(job.run)) == 1
 
 
 def waited_for_by_another_host(start: Start, folder: Path, other: str = "waits") -> tuple[Job, int, int]:
@@ -420,22 +420,22 @@ def test_what_a_host_that_is_gone_had_not_concluded_another_one_does(start: Star
     os.kill(lives_on, signal.SIGCONT)
     incident = job.incident(40)
 
-    assert incidents.names(job.run) == [incident.incident]
+    assert incidents.list_names(job.run) == [incident.incident]
     assert (incident.kind, incident.rank, incident.range, incident.reports) == ("hang", 0, "score", 2)
-    assert lives.wait_until(lambda: [verdict.rank for verdict in verdicts.read(job.run)] == [0])
+    assert lives.wait_until(lambda: [verdict.rank for verdict in verdicts.read_verdicts(job.run)] == [0])
 
 
 def test_what_a_host_that_is_gone_had_concluded_and_not_said_another_one_says(start: Start, tmp_path: Path) -> None:
     job, gone, lives_on = waited_for_by_another_host(start, tmp_path)
     os.kill(lives_on, signal.SIGSTOP)
-    assert lives.wait_until(lambda: bool(verdicts.read(job.run)))
+    assert lives.wait_until(lambda: bool(verdicts.read_verdicts(job.run)))
     os.kill(gone, signal.SIGKILL)
     job.ranks[0].kill()
     said(job).unlink()
     os.kill(lives_on, signal.SIGCONT)
 
-    assert lives.wait_until(lambda: [verdict.rank for verdict in verdicts.read(job.run)] == [0], 40)
-    assert len(incidents.names(job.run)) == 1
+    assert lives.wait_until(lambda: [verdict.rank for verdict in verdicts.read_verdicts(job.run)] == [0], 40)
+    assert len(incidents.list_names(job.run)) == 1
 
 
 def test_a_hang_of_a_host_that_is_gone_is_over_once_its_rank_has_begun_anew_on_any_host(
@@ -453,7 +453,7 @@ def test_a_hang_of_a_host_that_is_gone_is_over_once_its_rank_has_begun_anew_on_a
     start("works_on", run=job.run, places=[tmp_path / "c"])
 
     assert lives.wait_until(lambda: bool(job.incidents()[0].over_ns), 40)
-    assert lives.wait_until(lambda: verdicts.read(job.run)[0].withdrawn == "its ranks have begun anew")
+    assert lives.wait_until(lambda: verdicts.read_verdicts(job.run)[0].withdrawn == "its ranks have begun anew")
 
 
 def test_a_host_that_comes_back_leaves_alone_what_another_one_has_taken_over(start: Start, tmp_path: Path) -> None:
@@ -468,7 +468,7 @@ def test_a_host_that_comes_back_leaves_alone_what_another_one_has_taken_over(sta
         before = documents.state_of(file)
     finally:
         os.kill(late, signal.SIGCONT)
-    folder.ask(job.run)  # it answers that once it is through with the first one
+    folder.ask_hosts(job.run)  # it answers that once it is through with the first one
 
     assert lives.wait_until(lambda: len(list(job.run.glob("incidents/*/hosts/*.json"))) == 4, 40)
     assert documents.state_of(file) == before
@@ -482,7 +482,7 @@ def test_an_exception_is_told_of_once_although_another_watchman_takes_over(start
     follow(job)
     time.sleep(3)
 
-    assert incidents.names(job.run) == [first.incident]
+    assert incidents.list_names(job.run) == [first.incident]
 
 
 def test_when_the_watchman_is_killed_another_one_takes_over(start: Start) -> None:

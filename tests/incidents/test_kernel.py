@@ -24,15 +24,15 @@ def computing() -> Iterator[int]:
 
 
 def test_a_thread_that_computes_runs_on(computing: int) -> None:
-    earlier = kernel.effort(computing)
+    earlier = kernel.measure_effort(computing)
     time.sleep(0.3)
 
-    assert earlier.is_run_on(kernel.effort(computing), 0.3)
+    assert earlier.is_run_on(kernel.measure_effort(computing), 0.3)
 
 
 def test_a_child_that_computes_counts_for_who_waits_for_it(computing: int) -> None:
     """On a busy host it may get next to no time."""
-    assert computing in kernel.effort(os.getpid()).running
+    assert computing in kernel.measure_effort(os.getpid()).running
 
 
 @pytest.mark.parametrize(

@@ -42,7 +42,7 @@ def report(rank: int, calls: int, groups: int = 4, line: int = 2810, **more: Any
 
 
 def fitted(rank: int, calls: int, **more: Any) -> Report:
-    return reports.fitted(report(rank, calls, **more), RANKS)
+    return reports.fit_report(report(rank, calls, **more), RANKS)
 
 
 @pytest.mark.parametrize("calls", [5, 30, 64])
@@ -50,7 +50,7 @@ def test_of_ten_thousand_ranks_each_says_what_it_is_stuck_in_and_in_which_collec
     made = fitted(0, calls)
 
     assert len(json.dumps(made)) <= SHARE
-    assert deciding.is_stuck(made) and deciding.innermost(made)["name"] == "backward"
+    assert deciding.is_stuck(made) and deciding.find_innermost(made)["name"] == "backward"
     assert made["entered"] == entered(4) and made["thread"]["frames"][0][2] == "all_reduce"
 
 

@@ -68,13 +68,16 @@ def test_a_rank_that_dies_as_soon_as_it_has_begun_is_told_of(tmp_path: Path) -> 
         ranks[0].kill()
 
         run_id = run_file.id_of(tmp_path / "run") or ""
-        assert lives.wait_until(lambda: bool(incidents.read(tmp_path / "run", run_id)))
-        told = [(incident.kind, incident.rank, incident.stage) for incident in incidents.read(tmp_path / "run", run_id)]
+        assert lives.wait_until(lambda: bool(incidents.read_incidents(tmp_path / "run", run_id)))
+        told = [
+            (incident.kind, incident.rank, incident.stage)
+            for incident in incidents.read_incidents(tmp_path / "run", run_id)
+        ]
         assert told == [("killed", 1, "reward")]
     finally:
         for process in ranks:
             lives.killed(process)
-        adopt.collect(tmp_path / "run")
+        adopt.collect_dead(tmp_path / "run")
 
 
 @pytest.mark.parametrize("victim", [0, 1], ids=["the keeper", "another rank"])
@@ -87,10 +90,10 @@ def test_a_rank_that_raises_as_soon_as_it_has_begun_is_told_of_once(tmp_path: Pa
             assert (out := ranks[rank].stdout) and out.readline() == "ready\n"
         assert lives.finished(ranks[victim])[0] == 1
         run_id = run_file.id_of(run) or ""
-        assert lives.wait_until(lambda: bool(incidents.read(run, run_id)))
+        assert lives.wait_until(lambda: bool(incidents.read_incidents(run, run_id)))
         time.sleep(2)
 
-        (told,) = incidents.read(run, run_id)
+        (told,) = incidents.read_incidents(run, run_id)
         assert (told.kind, told.rank, told.role) == ("exception", victim, "actor")
         assert told.reason == f"rank {victim} actor: nobody caught ValueError: no such reward"
         assert "in <module>\n    ValueError: no such reward" in (run / told.page).read_text()
@@ -99,7 +102,7 @@ def test_a_rank_that_raises_as_soon_as_it_has_begun_is_told_of_once(tmp_path: Pa
         for process in ranks:
             if process.poll() is None:
                 lives.killed(process)
-        adopt.collect(run)
+        adopt.collect_dead(run)
 
 
 def test_of_a_job_that_was_killed_as_a_whole_the_next_one_tells_nothing(start: Start, tmp_path: Path) -> None:
@@ -114,31 +117,31 @@ def test_of_a_job_that_was_killed_as_a_whole_the_next_one_tells_nothing(start: S
     assert lives.wait_until(lambda: len(list(job.run.glob("sealed/*"))) >= 2), "what they left is sealed"
     time.sleep(2)
 
-    assert incidents.names(job.run) == []
+    assert incidents.list_names(job.run) == []
 
 
 def test_who_asks_for_an_incident_hides_no_hang(start: Start) -> None:
     job = start("sleeps", "waits", hang_s=4.0)
-    folder.ask(job.run)
+    folder.ask_hosts(job.run)
     assert lives.wait_until(lambda: kinds(job) == ["request"])
 
     assert lives.wait_until(lambda: kinds(job) == ["request", "hang"])
-    assert lives.wait_until(lambda: [verdict.rank for verdict in verdicts.read(job.run)] == [0])
+    assert lives.wait_until(lambda: [verdict.rank for verdict in verdicts.read_verdicts(job.run)] == [0])
 
 
 def test_a_hang_whose_incident_has_made_room_for_others_is_told_of_once_and_withdrawn(start: Start) -> None:
     job = start("goes_on", "waits", hang_s=3.0, MSTXKIT_INCIDENTS="2")
-    folder.ask(job.run)
+    folder.ask_hosts(job.run)
     assert lives.wait_until(lambda: kinds(job) == ["request"])
     assert lives.wait_until(lambda: kinds(job) == ["request", "hang"])
-    folder.ask(job.run)
+    folder.ask_hosts(job.run)
     assert lives.wait_until(lambda: kinds(job) == ["request", "request"]), "the first stays, and the newest"
     time.sleep(5)
-    told = [verdict.rank for verdict in verdicts.read(job.run)]
+    told = [verdict.rank for verdict in verdicts.read_verdicts(job.run)]
     go_on(job)
 
     assert told == [0]
-    assert lives.wait_until(lambda: verdicts.read(job.run)[0].withdrawn == "it went on by itself")
+    assert lives.wait_until(lambda: verdicts.read_verdicts(job.run)[0].withdrawn == "it went on by itself")
 
 
 def test_who_comes_to_wait_for_a_hang_later_is_no_other_one_and_who_hangs_by_himself_later_is(start: Start) -> None:
@@ -150,7 +153,7 @@ def test_who_comes_to_wait_for_a_hang_later_is_no_other_one_and_who_hangs_by_him
     assert (first.rank, first.range, second.rank, second.range) == (0, "score", 2, "tensors")
     assert second.reason.endswith("stuck as well: rank 0 actor in score (reward)")
     assert second.waits_for == "rank 1 actor waits for rank 2 actor in actor_update"
-    assert [verdict.rank for verdict in verdicts.read(job.run)] == [0, 2]
+    assert [verdict.rank for verdict in verdicts.read_verdicts(job.run)] == [0, 2]
 
 
 def test_an_exception_in_a_thread_hides_no_hang(start: Start) -> None:
@@ -169,7 +172,7 @@ def test_a_hang_that_goes_on_inside_of_its_range_is_over_and_is_told_of_again_wh
     again = job.incidents()[1]
     assert (again.rank, again.range, again.over_ns) == (first.rank, first.range, 0)
     assert lives.wait_until(
-        lambda: [verdict.withdrawn for verdict in verdicts.read(job.run)] == ["it went on by itself", ""]
+        lambda: [verdict.withdrawn for verdict in verdicts.read_verdicts(job.run)] == ["it went on by itself", ""]
     )
 
 
@@ -180,7 +183,7 @@ def test_who_stalls_again_and_again_is_told_of_less_and_less(start: Start) -> No
         time.sleep(1.5 * HANG_S)
         go_on(job)
 
-    assert 1 <= len(incidents.names(job.run)) <= 2
+    assert 1 <= len(incidents.list_names(job.run)) <= 2
 
 
 @pytest.mark.parametrize(("deed", "kind"), [("killed", "killed"), ("crash", "signal")])

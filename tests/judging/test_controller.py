@@ -18,7 +18,7 @@ from mstxkit.judging.evidence import RoleStep
 from mstxkit.judging.judge import JobJudge
 from mstxkit.judging.judged import Judged
 from mstxkit.judging.steps import OPEN_AT_MOST
-from mstxkit.stages import canonical
+from mstxkit.stages import canonical_key
 from mstxkit.store import batches
 from mstxkit.store.batches import Batch, HandingProcess
 from mstxkit.store.collectives import CollectiveEntry
@@ -98,13 +98,13 @@ class Job:
             "processes": [process.as_json() for process in processes], **head,
         }  # fmt: skip
         sections = [(batches.STAGES, rank, b"".join(row.pack() for row in of)) for rank, of in rows.items()]
-        return self.controller.take(decoded(batches.encode(about, sections)), now_s + 1000)
+        return self.controller.take(decoded(batches.encode_batch(about, sections)), now_s + 1000)
 
     def enter(self, entries: dict[int, bytes], now_s: float, host: str = "h0") -> None:
         """A batch of what ranks that were told of have entered."""
         self.sent[host] += 1
         head = {"run": RUN, "host": host, "sender": host, "number": self.sent[host], "boot": f"boot of {host}"}
-        frame = batches.encode(head, [(batches.COLLECTIVES, rank, rows) for rank, rows in entries.items()])
+        frame = batches.encode_batch(head, [(batches.COLLECTIVES, rank, rows) for rank, rows in entries.items()])
         self.controller.take(decoded(frame), now_s + 1000)
 
     def work(self, now_s: float, at_once: bool = False) -> module.Outcome:
@@ -112,7 +112,7 @@ class Job:
 
 
 def decoded(frame: bytes) -> Batch:
-    (batch,) = batches.decode(frame, RUN).batches
+    (batch,) = batches.decode_batches(frame, RUN).batches
     return batch
 
 
@@ -304,14 +304,14 @@ def test_each_member_has_its_place_and_a_step_knows_which_of_its_stages_only_wai
     (step,) = job.closed
 
     assert [(peer.rank, peer.place) for peer in step.members] == [(0, "pp0"), (1, "pp1"), (5, "")]
-    assert step.waits_for == {canonical(STAGES[0]): "rollout"}
+    assert step.waits_for == {canonical_key(STAGES[0]): "rollout"}
 
 
 def test_what_a_role_of_controllers_alone_waits_for_is_told(job: Job) -> None:
     job.send({5: [row(0)]}, 1.0, of_process={"waits": True, "waits_for": {STAGES[0]: "workers"}})
     job.work(9.0, at_once=True)
 
-    assert [step.waits_for for step in job.closed] == [{canonical(STAGES[0]): "workers"}]
+    assert [step.waits_for for step in job.closed] == [{canonical_key(STAGES[0]): "workers"}]
 
 
 def test_helpers_of_a_rank_are_not_compared_with_ranks(job: Job) -> None:
@@ -327,7 +327,7 @@ def test_a_batch_that_comes_twice_or_in_another_order_counts_once(job: Job) -> N
     for number in range(4):
         head = {"run": RUN, "host": "h", "boot": "b", "sender": "s", "number": number, "ended": []}
         head["processes"] = [HandingProcess(0, "h-1-1", 0, stages=STAGES).as_json()]
-        frames.append(decoded(batches.encode(head, [(batches.STAGES, 0, row(number).pack())])))
+        frames.append(decoded(batches.encode_batch(head, [(batches.STAGES, 0, row(number).pack())])))
     order = [0, 2, 1, 2, 3, 0, 1, 3]
 
     taken = [job.controller.take(frames[number], 1000.0) for number in order]
@@ -720,7 +720,7 @@ def test_no_bytes_of_a_batch_can_make_it_fail(job: Job) -> None:
             "ended": chance.choice([[5], "x", [None], [1]]), "settings": chance.choice(["x", -1, 3]),
         }  # fmt: skip
         rows = bytes(chance.randrange(256) for _ in range(40 * chance.randrange(4)))
-        job.controller.take(decoded(batches.encode(head, [(batches.STAGES, chance.randrange(3), rows)])), 1000.0)
+        job.controller.take(decoded(batches.encode_batch(head, [(batches.STAGES, chance.randrange(3), rows)])), 1000.0)
         job.controller.work(1000.0 + number, at_once=chance.random() < 0.1)
 
     assert job.controller.directory.hosts["h"].seen_s == 1000.0

@@ -78,7 +78,7 @@ def hand_over(job: Job, rank: int, step: int, behind_s: float = 0.0) -> None:
     rows = handing_rank.rows_of(step, rank, 1, now_ns + step * STEP_NS, STEP_NS)
     (job.run / layout.SUMMARIES).mkdir(exist_ok=True)
     with open(job.run / layout.SUMMARIES / f"{host}.mxb", "ab") as file:
-        file.write(batches.encode(head, [(batches.STAGES, 0, rows)]))
+        file.write(batches.encode_batch(head, [(batches.STAGES, 0, rows)]))
 
 
 @pytest.fixture
@@ -110,7 +110,7 @@ def test_judges_that_are_killed_one_after_the_other_leave_out_no_step_and_count_
     assert {members for _, members in job.steps} == {RANKS}
     assert sum(desk.outcome_steps for desk in lives) == 600
     assert len(job.steps) < 1000, "of what was judged only a little is gone through again"
-    assert [(verdict.rank, verdict.withdrawn) for verdict in verdicts.read(job.run)] == [(1, "")]
+    assert [(verdict.rank, verdict.withdrawn) for verdict in verdicts.read_verdicts(job.run)] == [(1, "")]
 
 
 def test_the_first_judge_begins_with_the_first_step_however_late_it_comes(job: Job, short_memory: int) -> None:
@@ -119,7 +119,7 @@ def test_the_first_judge_begins_with_the_first_step_however_late_it_comes(job: J
     desk.judge(time.time(), at_once=True)
 
     assert [step for step, _ in job.steps] == list(range(400))
-    assert [verdict.rank for verdict in verdicts.read(job.run) if verdict.is_blaming] == [1]
+    assert [verdict.rank for verdict in verdicts.read_verdicts(job.run) if verdict.is_blaming] == [1]
 
 
 def test_what_could_not_be_read_once_is_read_at_the_next_look(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:

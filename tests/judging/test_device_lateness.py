@@ -35,7 +35,7 @@ def ops(*durations_ms: int, group: str = "dp", off_ms: int = 0) -> list[DeviceCo
 
 
 def test_who_stays_least_came_last_however_clocks_are_off() -> None:
-    entered = device_lateness.collectives({0: ops(25, 25), 1: ops(5, 5, off_ms=400), 2: ops(24, 26, off_ms=-90)})
+    entered = device_lateness.join_collectives({0: ops(25, 25), 1: ops(5, 5, off_ms=400), 2: ops(24, 26, off_ms=-90)})
 
     assert entered is not None
     late = meeting.late_in(entered, np.zeros(3))
@@ -45,7 +45,9 @@ def test_who_stays_least_came_last_however_clocks_are_off() -> None:
 
 
 def test_groups_are_kept_apart_and_named_with_their_ranks() -> None:
-    entered = device_lateness.collectives({3: ops(9) + ops(3, group="tp"), 5: ops(4) + ops(3, group="tp"), 8: ops(8)})
+    entered = device_lateness.join_collectives(
+        {3: ops(9) + ops(3, group="tp"), 5: ops(4) + ops(3, group="tp"), 8: ops(8)}
+    )
 
     assert entered is not None
     assert sorted(zip(entered.group.tolist(), entered.member.tolist())) == [(0, 0), (0, 1), (0, 2), (1, 0), (1, 1)]
@@ -53,9 +55,9 @@ def test_groups_are_kept_apart_and_named_with_their_ranks() -> None:
 
 
 def test_a_group_of_which_members_recorded_different_windows_is_left_out() -> None:
-    assert device_lateness.collectives({0: ops(9, 9), 1: ops(4)}) is None
-    assert device_lateness.collectives({0: ops(9), 1: []}) is None
-    assert device_lateness.collectives({}) is None
+    assert device_lateness.join_collectives({0: ops(9, 9), 1: ops(4)}) is None
+    assert device_lateness.join_collectives({0: ops(9), 1: []}) is None
+    assert device_lateness.join_collectives({}) is None
 
 
 def database(folder: Path) -> tuple[Path, sqlite3.Connection]:
@@ -73,7 +75,7 @@ def test_operations_are_read_from_a_parsed_database(tmp_path: Path) -> None:
             base.execute(f"insert into COMMUNICATION_OP values ({','.join('?' * len(row))})", row)
     base.close()
 
-    assert device_lateness.read(file) == [
+    assert device_lateness.read_collectives(file) == [
         DeviceCollective("group_7", 10 * MS, 40 * MS), DeviceCollective("group_7", 50 * MS, 70 * MS)
     ]  # fmt: skip
 
@@ -91,12 +93,12 @@ def test_what_somebody_may_leave_before_the_others_come_says_nothing_of_who_is_l
             base.execute(f"insert into COMMUNICATION_OP values ({','.join('?' * len(row))})", row)
     base.close()
 
-    assert device_lateness.read(file) == [DeviceCollective("group_7", 10 * MS, 30 * MS)]
+    assert device_lateness.read_collectives(file) == [DeviceCollective("group_7", 10 * MS, 30 * MS)]
 
 
 def test_two_ranks_that_both_wait_inside_are_not_told_apart_by_a_little_more_of_it() -> None:
     """As in real profiles of levels 0 to 2: 75 and 79 ms, of which 74.8 and 78.9 wait for their own hosts."""
-    entered = device_lateness.collectives({0: ops(75, 2, 10), 1: ops(79, 2, 10)})
+    entered = device_lateness.join_collectives({0: ops(75, 2, 10), 1: ops(79, 2, 10)})
     assert entered is not None
     late = meeting.late_in(entered, np.zeros(2))
 
@@ -116,12 +118,12 @@ def test_a_light_step_has_them_as_ranges_of_the_domain_communication(tmp_path: P
             base.execute("insert into TASK values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", task)
     base.close()
 
-    assert device_lateness.read(file) == [DeviceCollective("group_7", 10 * MS, 30 * MS)]
+    assert device_lateness.read_collectives(file) == [DeviceCollective("group_7", 10 * MS, 30 * MS)]
 
 
 @pytest.mark.parametrize("content", [b"", b"no database at all", b"SQLite format 3\0" + bytes(200)])
 def test_what_is_no_such_database_tells_of_none(content: bytes, tmp_path: Path) -> None:
     (tmp_path / "a.db").write_bytes(content)
 
-    assert device_lateness.read(tmp_path / "a.db") == []
-    assert device_lateness.read(tmp_path / "missing.db") == []
+    assert device_lateness.read_collectives(tmp_path / "a.db") == []
+    assert device_lateness.read_collectives(tmp_path / "missing.db") == []

@@ -29,7 +29,7 @@ USUAL, AGAIN = Acting(), Acting(every_s=0.0, same_s=0.0)
 
 
 def asked(run: Path) -> list[Request]:
-    return [each.request for each in fate.asked(control(run))]
+    return [each.request for each in fate.read_asked(control(run))]
 
 
 @pytest.fixture
@@ -287,7 +287,7 @@ def test_a_verdict_that_is_withdrawn_before_its_request_ran_cancels_it(
     one.noted(VERDICT._replace(withdrawn="not seen any more up to step 60"))
     consider(one)
 
-    (cancelled,) = fate.asked(control(run))
+    (cancelled,) = fate.read_asked(control(run))
     assert cancelled.cancelled == "the verdict was withdrawn: not seen any more up to step 60"
 
 
@@ -299,7 +299,7 @@ def test_a_request_that_has_begun_is_left_to_end(report: Report, run: Path, judg
     one.noted(VERDICT._replace(withdrawn="gone"))
     consider(one)
 
-    assert [each.cancelled for each in fate.asked(control(run))] == [None]
+    assert [each.cancelled for each in fate.read_asked(control(run))] == [None]
 
 
 def test_a_judge_that_takes_over_takes_back_what_the_last_one_had_no_time_to(
@@ -308,7 +308,7 @@ def test_a_judge_that_takes_over_takes_back_what_the_last_one_had_no_time_to(
     (said,) = consider(judge(), VERDICT)
     consider(judge([said._replace(withdrawn="gone")]))
 
-    assert [each.cancelled for each in fate.asked(control(run))] == ["the verdict was withdrawn: gone"]
+    assert [each.cancelled for each in fate.read_asked(control(run))] == ["the verdict was withdrawn: gone"]
 
 
 def test_a_peer_whose_host_is_slow_to_say_that_it_is_there_is_waited_for(
@@ -346,7 +346,7 @@ def test_where_the_peer_never_answers_the_request_is_taken_back_and_another_peer
     say(run, 1, Report(first.request, 1, EXPIRED, reason="rank 2 said nothing"), role="actor", act="escalate")
     (second,) = consider(one, VERDICT, limits=limits)
 
-    taken_back, now = fate.asked(control(run))
+    taken_back, now = fate.read_asked(control(run))
     assert (taken_back.request.ranks, taken_back.cancelled) == ((1, 2), "rank 2 never answered")
     assert (now.request.ranks, now.request.id) == ((1, 3), second.request)
     assert consider(one, VERDICT, limits=limits) == []
@@ -371,7 +371,7 @@ def test_a_person_s_request_is_never_taken_back(run: Path, judge: Callable[..., 
     one.noted(VERDICT._replace(withdrawn="gone"))
     consider(one)
 
-    assert [each.cancelled for each in fate.asked(control(run))] == ["by hand"]
+    assert [each.cancelled for each in fate.read_asked(control(run))] == ["by hand"]
 
 
 def test_a_run_that_is_gone_or_full_of_anything_raises_nothing(run: Path, judge: Callable[..., Escalations]) -> None:

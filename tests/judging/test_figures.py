@@ -98,7 +98,7 @@ def test_where_workers_have_a_stage_its_figures_are_theirs_whoever_came_first(is
     roles = [waits, alone, small, large] if is_first else [large, small, alone, waits]
 
     assert waits.members == 0
-    assert {name.partition("/")[2]: value for name, value in figures.together(roles, 0).items()} == {
+    assert {name.partition("/")[2]: value for name, value in figures.join_figures(roles, 0).items()} == {
         "time_s/update/max": 4.0, "time_s/update/median": 2.5, "time_s/update/slowest_rank": 1.0,
         "time_s/advantage/max": 0.5, "time_s/advantage/median": 0.5, "wait_ratio": 0.0, "verdicts": 0.0,
     }  # fmt: skip

@@ -9,7 +9,7 @@ np = pytest.importorskip("numpy")
 from builders.judged import collectives, role_step  # noqa: E402
 
 from mstxkit.judging.evidence import CALL, MEET, RECEIVE, SEND  # noqa: E402
-from mstxkit.judging.inside import inside  # noqa: E402
+from mstxkit.judging.inside import measure_inside  # noqa: E402
 from mstxkit.judging.meeting import after_those, labels_in, last_of  # noqa: E402
 
 STAGES = ("actor_update",)
@@ -21,7 +21,7 @@ def test_own_time_goes_from_the_release_to_the_next_entry() -> None:
         (0, 0, 1, 1.0, 3.0, 0), (1, 0, 1, 3.0, 3.0, 0), (0, 0, 2, 4.0, 6.0, 0), (1, 0, 2, 6.0, 6.0, 0),
     ])  # fmt: skip
 
-    assert inside(step, rings).own_s.tolist() == [[2.0], [6.0]]
+    assert measure_inside(step, rings).own_s.tolist() == [[2.0], [6.0]]
 
 
 def test_who_waits_in_one_group_is_not_late_in_the_next() -> None:
@@ -32,7 +32,7 @@ def test_who_waits_in_one_group_is_not_late_in_the_next() -> None:
         (1, 2, 1, 6.0, 6.0, 0), (2, 2, 1, 6.1, 6.1, 0),
     ])  # fmt: skip
 
-    own = inside(step, rings).own_s[:, 0]
+    own = measure_inside(step, rings).own_s[:, 0]
 
     assert own[1] == 6.0
     assert own[0] == 2.0
@@ -45,7 +45,7 @@ def test_whoever_does_not_wait_for_a_collective_goes_on_from_its_entry() -> None
         (0, 0, 1, 1.0, 2.0, 0), (1, 0, 1, 2.0, 2.0, 0), (0, 0, 2, 1.5, 3.0, 0), (1, 0, 2, 3.0, 3.0, 0),
     ])  # fmt: skip
 
-    assert inside(step, rings).own_s[:, 0].tolist() == [1.5, 3.0]
+    assert measure_inside(step, rings).own_s[:, 0].tolist() == [1.5, 3.0]
 
 
 def test_without_ends_the_last_entry_releases_and_the_clocks_bound_counts() -> None:
@@ -55,7 +55,7 @@ def test_without_ends_the_last_entry_releases_and_the_clocks_bound_counts() -> N
         (0, 0, 1, 1.0, nan, 0), (1, 0, 1, 3.0, nan, 0), (0, 0, 2, 4.0, nan, 0), (1, 0, 2, 6.0, nan, 0),
     ])  # fmt: skip
 
-    tells = inside(step, rings)
+    tells = measure_inside(step, rings)
 
     assert tells.own_s[:, 0].tolist() == [2.0, 6.0]
     assert tells.error_s[:, 0].tolist() == [0.01, 0.01]
@@ -64,7 +64,7 @@ def test_without_ends_the_last_entry_releases_and_the_clocks_bound_counts() -> N
 
 def test_a_groups_time_counts_from_when_its_last_member_has_entered() -> None:
     step = role_step(0, STAGES, [[0.0], [0.0]], [[10.0]] * 2)
-    (group,) = inside(step, collectives([(0, 7, 1, 1.0, 4.5, 0), (1, 7, 1, 4.0, 4.5, 0)])).groups
+    (group,) = measure_inside(step, collectives([(0, 7, 1, 1.0, 4.5, 0), (1, 7, 1, 4.0, 4.5, 0)])).groups
 
     assert tuple(group) == (7, 0, 0.5)
 
@@ -79,7 +79,7 @@ def test_what_somebody_does_before_it_waits_for_what_it_has_sent_is_no_time_of_a
         [(0, 7, 1, 3.0, 6.0, 0), (1, 7, 1, 1.0, 3.2, 0)],
         source=CALL, kind=np.array([SEND, RECEIVE]), waited_s=np.array([0.0, 2.2]),
     )  # fmt: skip
-    (group,) = inside(step, handed).groups
+    (group,) = measure_inside(step, handed).groups
 
     assert tuple(group) == (7, 0, pytest.approx(0.2))
 
@@ -92,7 +92,7 @@ def test_in_the_middle_of_a_pipeline_own_time_is_known_though_more_is_handed_on_
         source=CALL, kind=np.array([SEND, RECEIVE, SEND, RECEIVE]), waited_s=np.array([0.0, 1.0, 0.0, 3.0]),
     )  # fmt: skip
 
-    assert inside(step, handed).own_s[:, 0].tolist() == [1.0, 2.0, 0.0]
+    assert measure_inside(step, handed).own_s[:, 0].tolist() == [1.0, 2.0, 0.0]
 
 
 def test_what_is_waited_for_one_of_several_that_were_begun_at_once_is_own_time_of_none() -> None:
@@ -108,7 +108,7 @@ def test_what_is_waited_for_one_of_several_that_were_begun_at_once_is_own_time_o
         waited_s=np.array([3.9, 0.0, 0.0, 0.0, 0.0, 2.0]),
     )  # fmt: skip
 
-    assert inside(step, handed).own_s[:, 0].tolist() == [pytest.approx(3.1), pytest.approx(5.0)]
+    assert measure_inside(step, handed).own_s[:, 0].tolist() == [pytest.approx(3.1), pytest.approx(5.0)]
 
 
 def test_what_is_begun_ahead_is_waited_for_only_since_somebody_waits() -> None:
@@ -117,19 +117,19 @@ def test_what_is_begun_ahead_is_waited_for_only_since_somebody_waits() -> None:
     entries = [(0, 7, 1, 1.0, 6.5, 0), (1, 7, 1, 6.2, 6.5, 0)]
     met = collectives(entries, source=CALL, kind=np.array([MEET, MEET]), waited_s=np.array([0.5, 0.3]))
 
-    assert inside(step, met).waits_s[:, 0].tolist() == [pytest.approx(0.2), 0.0]
+    assert measure_inside(step, met).waits_s[:, 0].tolist() == [pytest.approx(0.2), 0.0]
 
 
 def test_members_whose_ring_begins_later_are_left_out() -> None:
     step = role_step(0, STAGES, [[0.0]] * 3, [[10.0]] * 3)
     rings = collectives([(m, 0, s, s + 0.0, s + 0.1, 0) for m in range(3) for s in (1, 2, 3) if (m, s) != (2, 1)])
 
-    assert np.isnan(inside(step, rings).own_s[:, 0]).tolist() == [False, False, True]
+    assert np.isnan(measure_inside(step, rings).own_s[:, 0]).tolist() == [False, False, True]
 
 
 def test_entries_that_belong_nowhere_are_left_out() -> None:
     step = role_step(0, STAGES, [[0.0]] * 2, [[10.0]] * 2)
-    tells = inside(
+    tells = measure_inside(
         step, collectives([(5, 0, 1, 1.0, 1.0, 0), (0, 0, 1, 1.0, 1.0, -1), (1, 0, 1, float("nan"), 1.0, 0)])
     )
 

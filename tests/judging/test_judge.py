@@ -19,7 +19,7 @@ from builders.simulated_job import SimulatedJob  # noqa: E402
 
 from mstxkit.judging.evidence import Peer, RoleStep, Work  # noqa: E402
 from mstxkit.judging.judge import JobJudge  # noqa: E402
-from mstxkit.judging.settings import changed, defaults  # noqa: E402
+from mstxkit.judging.settings import change_setting, default_settings  # noqa: E402
 from mstxkit.store.verdicts import Verdict  # noqa: E402
 from mstxkit.testing.simulator import InjectedFault, JobShape  # noqa: E402
 
@@ -175,7 +175,7 @@ def test_a_rank_that_has_recovered_is_not_asked_for_any_more() -> None:
 
 def test_the_less_a_rank_costs_inside_a_barrier_the_more_evidence_is_needed_to_name_it() -> None:
     def named_in(below: str) -> int:
-        judge = JobJudge(changed(defaults(), "late_rank.doubt", below))
+        judge = JobJudge(change_setting(default_settings(), "late_rank.doubt", below))
         job = SimulatedJob(JobShape(ranks=8), 3, [replace(BUILDS_UP, since=30)])
         return next(verdict.step for verdict in judged(job, 90, judge) if verdict.rank == 3)
 
@@ -339,7 +339,7 @@ def beside_the_quicker(step: RoleStep) -> RoleStep:
 
 
 def test_nothing_is_judged_while_a_role_warms_up() -> None:
-    judge = JobJudge(changed(defaults(), "gates.warm_up", "50"))
+    judge = JobJudge(change_setting(default_settings(), "gates.warm_up", "50"))
 
     assert lines(alone(50, slow=(1, 2.0, 0)), judge) == []
 

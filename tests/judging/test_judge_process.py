@@ -60,7 +60,7 @@ def test_it_ends_where_the_job_was_killed_after_the_wall_clock_was_set_back(
         lives.killed(rank)
     monkeypatch.setattr(time, "time", wall_s)
     judging.join(30)
-    adopt.collect(run)
+    adopt.collect_dead(run)
 
     assert not judging.is_alive()
 
@@ -74,14 +74,14 @@ def test_of_very_many_ranks_on_other_hosts_no_more_than_one_is_looked_at(
     pointers.mkdir(exist_ok=True)
     for rank in range(100):
         who = {"run": run_id, "host": f"node{rank}", "boot": "another", "pid": 1, "pidns": 1, "pid_start": 1}
-        process_pointer.write(pointers / f"node{rank}-1-1{layout.POINTER}", run / "gone", {**who, "start": 1})
-    reads, read = list[Path](), documents.read
+        process_pointer.write_pointer(pointers / f"node{rank}-1-1{layout.POINTER}", run / "gone", {**who, "start": 1})
+    reads, read = list[Path](), documents.read_small
 
     def counted(file: Path, *more: Any) -> bytes | None:
         reads.append(file)
         return read(file, *more)
 
-    monkeypatch.setattr(documents, "read", counted)
+    monkeypatch.setattr(documents, "read_small", counted)
     judging = threading.Thread(target=judge_process.judge, args=(run, run_id, -1, silence_s), daemon=True)
 
     judging.start()
@@ -96,5 +96,5 @@ def test_of_very_many_ranks_on_other_hosts_no_more_than_one_is_looked_at(
 
 
 def judged_step(run: Path) -> int:
-    state = job_file.read(run, run_file.id_of(run) or "")
+    state = job_file.read_state(run, run_file.id_of(run) or "")
     return max((role.step for role in state.roles), default=-1) if state else -1

@@ -17,7 +17,7 @@ WANT = Want(LIGHT, "actor", (), "actor_update", 41, 41, "actor_update has become
 
 
 def asked(run: Path) -> list[Request]:
-    return [each.request for each in fate.asked(control(run))]
+    return [each.request for each in fate.read_asked(control(run))]
 
 
 @pytest.fixture

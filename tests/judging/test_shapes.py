@@ -48,7 +48,7 @@ def test_who_is_slow_where_the_other_side_of_a_queue_takes_as_long_is_not_named(
 @pytest.mark.parametrize("seed", [5, 6])
 def test_in_a_row_of_which_nothing_is_told_nobody_is_named_before_it_is_known_for_one(seed: int) -> None:
     """In 2 of 6 jobs it took more than 8 steps to see that each waits for who is before it: the last two were named."""
-    judged = whole_run.judged(list(Row(JobShape(has_rings=False), seed).steps(40)))
+    judged = whole_run.judge_steps(list(Row(JobShape(has_rings=False), seed).steps(40)))
 
     assert (judged.standing, judged.withdrawn) == ((), ())
 

@@ -41,7 +41,7 @@ def hand_over(job: ShownJob, steps: int = 40, slow: int = 1) -> None:
         }  # fmt: skip
         parts = [(batches.STAGES, rank, _rows(step, rank, slow, begin)) for rank in range(3)]
         with open(job.run / layout.SUMMARIES / "h0-0.mxb", "ab") as stream:
-            stream.write(batches.encode(head, parts))
+            stream.write(batches.encode_batch(head, parts))
 
 
 def _rows(step: int, rank: int, slow: int, begin: int) -> bytes:
@@ -93,7 +93,7 @@ def test_a_job_that_nobody_judged_is_over_once_all_its_hosts_have_said_goodbye(j
     before = Sight(job.run, job.run_id).look()
     with open(job.run / layout.SUMMARIES / "h0-0.mxb", "ab") as stream:
         head = {"run": job.run_id, "host": "h0", "boot": "b", "sender": "s", "number": 40, "goodbye": True}
-        stream.write(batches.encode({**head, "clock": [5 * 10**12, time.time_ns() - 90 * 10**9, 500]}, []))
+        stream.write(batches.encode_batch({**head, "clock": [5 * 10**12, time.time_ns() - 90 * 10**9, 500]}, []))
     after = Sight(job.run, job.run_id).look()
 
     assert (before.by, after.by) == (Judges.HERE, Judges.OVER)
@@ -142,8 +142,8 @@ def test_files_that_have_not_changed_are_read_once(job: ShownJob, monkeypatch: p
 
         return read
 
-    monkeypatch.setattr(job_file, "read", counting("job", job_file.read))
-    monkeypatch.setattr(verdicts, "read", counting("verdicts", verdicts.read))
+    monkeypatch.setattr(job_file, "read_state", counting("job", job_file.read_state))
+    monkeypatch.setattr(verdicts, "read_verdicts", counting("verdicts", verdicts.read_verdicts))
     monkeypatch.setattr(whereabouts, "in_file", counting("places", whereabouts.in_file))
     job.say(role())
     job.blame(verdict())

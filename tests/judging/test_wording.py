@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from mstxkit.cli import application
+from mstxkit.cli import build_application
 from mstxkit.judging import wording
 from mstxkit.judging.evidence import Peer
 from mstxkit.judging.findings import Finding, Key
@@ -29,7 +29,7 @@ def test_of_a_slow_link_of_many_ranks_some_are_to_be_profiled_and_the_command_is
     run, _ = run_file.open_run_folder(tmp_path / "run")
     finding = Finding(Key("link", "link", "update"), place, 20, 0.5, 0.1, 1.0, group)
     words = shlex.split(wording.next_step(finding, MEMBERS, str(run)))
-    answer = CliRunner().invoke(application(), words[1:])
+    answer = CliRunner().invoke(build_application(), words[1:])
 
     assert words[words.index("--ranks") + 1] == profiled
     assert "no process of the run" in answer.output

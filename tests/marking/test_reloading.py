@@ -160,7 +160,7 @@ def test_a_wrapper_made_there_is_ours_as_elsewhere() -> None:
     assert mstx_timer("made there")(f) is f
     with captured() as got:
         f(1)
-        signatures.silence(f, lambda x: x + 1)
+        signatures.silence_wrapper(f, lambda x: x + 1)
         silent = f(1)
     assert (silent, [found.name for found in got.ranges]) == (2, ["made there"])
 

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from mstxkit.config import sources
 from mstxkit.config.adapters import mindspore as file_adapter
 from mstxkit.config.adapters import mindspore_env as variable_adapter
-from mstxkit.config.configuring import configure, write
+from mstxkit.config.configuring import configure, write_flavour
 from mstxkit.config.model import Config
 from mstxkit.errors import ConfigError
 
@@ -32,8 +32,8 @@ def in_shell(text: str) -> str:
 @settings(max_examples=soak.rounds(60, 25), database=None, suppress_health_check=list(HealthCheck))
 @given(config=configs())
 def test_what_we_write_is_what_mindspore_does(config: Config) -> None:
-    file = json.loads(write(config, "mindspore").text)
-    variable = in_shell(write(config, "mindspore_env").text)
+    file = json.loads(write_flavour(config, "mindspore").text)
+    variable = in_shell(write_flavour(config, "mindspore_env").text)
 
     of_file, of_variable = mindspore_meaning.of_file(file), mindspore_meaning.of_variable(variable)
 

@@ -13,7 +13,7 @@ import pytest
 from builders import mindspore_programs, soak
 from builders.mindspore_meaning import came_to, meant
 
-from mstxkit.config.configuring import write
+from mstxkit.config.configuring import write_flavour
 from mstxkit.config.model import Config, Window
 
 pytestmark = [pytest.mark.daily(2), pytest.mark.mindspore, pytest.mark.timeout(300)]
@@ -40,7 +40,7 @@ HOST: dict[str, Any] = {"enabled": True, "activities": ("cpu",), "shapes": True,
 def convert(config: Config, flavour: str, folder: Path, name: str) -> Path:
     """A file of this flavour, made on the command line from a file of mstxkit's own."""
     own, made = folder / f"{name}-own.yaml", folder / name
-    own.write_text(write(config, "mstxkit").text, encoding="utf-8")
+    own.write_text(write_flavour(config, "mstxkit").text, encoding="utf-8")
     command = [sys.executable, "-m", "mstxkit", "config", "convert", str(own), "--to", flavour]
     done = subprocess.run(command, env=mindspore_programs.environment(), capture_output=True, check=True)
     made.write_bytes(done.stdout)

@@ -74,7 +74,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def told(folder: Path) -> dict[str, Any]:
     """What the program said; what it wrote is in `folder`. Presets with the host side come first."""
-    names = sorted(presets.names(), key=lambda name: "cpu" not in presets.load(name).activities)
+    names = sorted(presets.list_presets(), key=lambda name: "cpu" not in presets.load_preset(name).activities)
     said: dict[str, Any] = mindspore_programs.run(SESSIONS, folder, *names).said
     return said
 
@@ -88,7 +88,7 @@ def test_where_mindspore_is_imported_it_is_the_backend(told: dict[str, Any]) -> 
     assert told["loaded"] is True
 
 
-@pytest.mark.parametrize("name", presets.names())
+@pytest.mark.parametrize("name", presets.list_presets())
 def test_each_preset_is_recorded_raw_and_on_one_thread(told: dict[str, Any], folder: Path, name: str) -> None:
     outcome = told[name]
     written = folder / outcome["folder"]
@@ -103,14 +103,18 @@ def test_each_preset_is_recorded_raw_and_on_one_thread(told: dict[str, Any], fol
     assert 0 < outcome["start_ns"] < outcome["end_ns"]
 
 
-@pytest.mark.parametrize("name", [one for one in presets.names() if "cpu" in presets.load(one).activities])
+@pytest.mark.parametrize(
+    "name", [one for one in presets.list_presets() if "cpu" in presets.load_preset(one).activities]
+)
 def test_the_operators_of_the_host_are_in_it(told: dict[str, Any], folder: Path, name: str) -> None:
     (operators,) = (folder / told[name]["folder"]).glob("FRAMEWORK/cpu_op_type_info_*.csv")
 
     assert "MatMul" in operators.read_text()
 
 
-@pytest.mark.parametrize("name", [one for one in presets.names() if "npu" in presets.load(one).activities])
+@pytest.mark.parametrize(
+    "name", [one for one in presets.list_presets() if "npu" in presets.load_preset(one).activities]
+)
 def test_a_device_that_is_not_there_is_said(told: dict[str, Any], name: str) -> None:
     outcome = told[name]
 
@@ -124,7 +128,7 @@ def test_a_folder_that_mindspore_does_not_take_is_refused(told: dict[str, Any], 
     assert outcome["running"] is False
     assert len(outcome["problems"]) == 1
     assert outcome["problems"][0].startswith("refused: ")
-    assert {len(list((folder / name).glob("*_ascend_ms"))) for name in presets.names()} == {1}
+    assert {len(list((folder / name).glob("*_ascend_ms"))) for name in presets.list_presets()} == {1}
     assert not (folder / "data").exists()
 
 
@@ -142,11 +146,11 @@ def test_a_profiler_that_does_not_stop_is_closed(told: dict[str, Any]) -> None:
     assert told["lost is closed"] is True
 
 
-@pytest.mark.parametrize("name", presets.names())
+@pytest.mark.parametrize("name", presets.list_presets())
 def test_options_are_those_that_mindspore_takes_and_none_is_replaced(mindspore: Any, name: str) -> None:
     from mindspore.profiler.common.profiler_parameters import ProfilerParameters
 
-    options, _ = backends.load("mindspore").described(presets.load(name))
+    options, _ = backends.load_backend("mindspore").described(presets.load_preset(name))
     given = made(mindspore.profiler, options)
     parameters = ProfilerParameters(**given)
 
@@ -185,8 +189,8 @@ def test_the_records_are_those_of_the_installed_version(mindspore: Any) -> None:
 def test_without_a_profile_it_says_so(mindspore: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(mindspore, "profiler", SimpleNamespace())
 
-    assert "no mindspore.profiler.profile" in str(backends.load("mindspore").why_not())
-    assert json.dumps(backends.load("mindspore").described(presets.load("full")))
+    assert "no mindspore.profiler.profile" in str(backends.load_backend("mindspore").why_not())
+    assert json.dumps(backends.load_backend("mindspore").described(presets.load_preset("full")))
 
 
 PARSED = """
@@ -210,7 +214,7 @@ def test_what_its_own_parser_writes_of_a_cpu_is_imported(tmp_path: Path) -> None
     (view,) = (tmp_path / "out").rglob("trace_view.json")
     operators = [event for event in json.loads(view.read_text()) if event["ph"] == "X"]  # one after the other
 
-    sources, run = _places.sources([tmp_path / "out"], []), open_run(tmp_path / "run")
+    sources, run = _places.find_files([tmp_path / "out"], []), open_run(tmp_path / "run")
     (made,) = _importing.import_all(run.files, sources, lambda _: None)
 
     (row,) = made.rows

@@ -81,14 +81,14 @@ def test_what_another_host_may_record_is_taken_when_asked_for(bench: Bench) -> N
 
 def test_pointer_files_say_who_lives_where_a_session_does_not(bench: Bench) -> None:
     bench.profile(session={"state": "recording", "output": None, "host": "elsewhere", "pid": 5})
-    pointer = {**ME, "host": identity.host(), "pid": os.getpid(), "path": "x", "format": 1}
+    pointer = {**ME, "host": identity.name_host(), "pid": os.getpid(), "path": "x", "format": 1}
     (bench.run / "live" / "p.json").write_text(json.dumps(pointer))
 
     assert only(bench).state == "recording"
     bench.run.joinpath("profiles/actor_update/step5/rank0/1000-77/session.json").write_text(
-        json.dumps({"state": "recording", "host": identity.host(), "pid": os.getpid()})
+        json.dumps({"state": "recording", "host": identity.name_host(), "pid": os.getpid()})
     )
-    assert only(bench).reason == f"process {os.getpid()} on {identity.host()} still records it"
+    assert only(bench).reason == f"process {os.getpid()} on {identity.name_host()} still records it"
 
 
 def test_a_raw_folder_without_session_and_end_is_its_processs(bench: Bench) -> None:

@@ -92,7 +92,7 @@ def test_whoever_parses_is_no_part_of_the_training_and_of_no_run() -> None:
         "PATH": "/bin",
     }
 
-    kept = tools.environment({**variables, "LD_LIBRARY_PATH": "/l"}, None)
+    kept = tools.make_environment({**variables, "LD_LIBRARY_PATH": "/l"}, None)
 
     assert kept == {
         "PATH": "/bin", "LD_LIBRARY_PATH": "/l", "MSTXKIT_OFF": "1", "TORCH_DEVICE_BACKEND_AUTOLOAD": "0",
@@ -102,7 +102,7 @@ def test_whoever_parses_is_no_part_of_the_training_and_of_no_run() -> None:
 def test_an_msprof_that_is_not_on_the_path_is_put_there(tmp_path: Path) -> None:
     msprof = make_msprof(tmp_path)
 
-    kept = tools.environment({"PATH": "/bin"}, str(msprof))
+    kept = tools.make_environment({"PATH": "/bin"}, str(msprof))
 
     assert kept["PATH"] == f"{msprof.parent}{os.pathsep}/bin"
 
@@ -114,7 +114,7 @@ def test_doctor_says_which_msprof_it_finds(tmp_path: Path, monkeypatch: pytest.M
     msprof = make_msprof(tmp_path)
     monkeypatch.setenv("PATH", str(msprof.parent))
 
-    assert _checks._msprof() == [_checks.Check("msprof", "ok", str(msprof))]
+    assert _checks._check_msprof() == [_checks.Check("msprof", "ok", str(msprof))]
 
 
 @pytest.mark.skipif(HAS_CANN, reason="CANN is installed here")
@@ -129,6 +129,6 @@ def test_doctor_misses_msprof_only_where_something_could_be_parsed(
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("PATH", "/nowhere")
     monkeypatch.setenv("HOME", "/nowhere")
-    monkeypatch.setattr(_checks, "installed", lambda name: "1" if name == package else None)
+    monkeypatch.setattr(_checks, "find_version", lambda name: "1" if name == package else None)
 
-    assert [check.level for check in _checks._msprof()] == ([] if package is None else ["note"])
+    assert [check.level for check in _checks._check_msprof()] == ([] if package is None else ["note"])

@@ -109,7 +109,7 @@ def parsed(recorded: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) 
     real.output("half").mkdir()
     (real.output("half") / "ascend_pytorch_profiler.db").write_text("half")
     (real.raws["killed"] / "profiler_info.json").unlink()
-    session = {"state": "recording", "output": None, "host": identity.host(), "pid": GONE_PID}
+    session = {"state": "recording", "output": None, "host": identity.name_host(), "pid": GONE_PID}
     (real.raws["killed"].parent / "session.json").write_text(json.dumps(session))
     return real, real.analyse("--jobs", "2")
 

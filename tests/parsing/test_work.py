@@ -21,14 +21,14 @@ from mstxkit.parsing.record import ParseRecord
 def plan(bench: Bench, jobs: int = 2, limit_s: float | None = None, export: str = "", **environ: str) -> work.ParsePlan:
     found = tools.find_msprof(bench.environ)
     return work.ParsePlan(
-        jobs, limit_s, export, tools.environment({**bench.environ, **environ}, found.path), found.path
+        jobs, limit_s, export, tools.make_environment({**bench.environ, **environ}, found.path), found.path
     )
 
 
 @pytest.fixture
 def locked(bench: Bench) -> Iterator[int]:
     (bench.run / "profiles").mkdir(exist_ok=True)
-    descriptor = lock.take(bench.run / "profiles")
+    descriptor = lock.take_lock(bench.run / "profiles")
     yield descriptor
     os.close(descriptor)
 
@@ -40,9 +40,9 @@ def ready(bench: Bench) -> list[Profile]:
 def parsed(bench: Bench, how: work.ParsePlan, locked: int) -> dict[str, ParseRecord]:
     """Each profile, by the file `how` of it, with its last record."""
     told = {}
-    for profile, known in work.parse(bench.run, ready(bench), how, locked):
+    for profile, known in work.parse_profiles(bench.run, ready(bench), how, locked):
         told[(bench.run / profile.path / "how").read_text()] = known
-        assert record.read(profile.record_file) == known
+        assert record.read_record(profile.record_file) == known
     return told
 
 
@@ -166,7 +166,7 @@ def test_a_link_for_the_result_is_replaced_and_not_followed(bench: Bench, locked
 def test_what_cannot_be_loaded_is_told_before_any_profile_is_touched(bench: Bench) -> None:
     (bench.packages / "torch_npu" / "__init__.py").write_text("raise OSError('libhccl.so: cannot open')")
 
-    loaded = work.load("torch_npu", plan(bench))
+    loaded = work.load_parser("torch_npu", plan(bench))
 
     assert loaded == ({}, "OSError: libhccl.so: cannot open")
 
@@ -177,14 +177,14 @@ def test_what_cannot_be_loaded_is_told_before_any_profile_is_touched(bench: Benc
 def test_a_framework_that_ends_its_process_while_it_is_loaded_is_told(bench: Bench, status: int, told: str) -> None:
     (bench.packages / "torch_npu" / "__init__.py").write_text(f"import os; os._exit({status})")
 
-    assert work.load("torch_npu", plan(bench)) == ({}, told)
+    assert work.load_parser("torch_npu", plan(bench)) == ({}, told)
 
 
 def test_a_framework_that_is_never_loaded_is_told(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(work, "_LOADED_WITHIN_S", 1.0)
     (bench.packages / "torch_npu" / "__init__.py").write_text("import time; time.sleep(1000)")
 
-    assert work.load("torch_npu", plan(bench))[1] == "it was not loaded within 1 s"
+    assert work.load_parser("torch_npu", plan(bench))[1] == "it was not loaded within 1 s"
 
 
 def test_an_older_analyse_gets_the_options_that_it_has(bench: Bench, locked: int) -> None:
@@ -206,7 +206,7 @@ def test_a_lock_file_that_says_nonsense_is_still_a_lock(
     (bench.run / "profiles" / "analysis.lock").write_text("[" * 5000)
 
     with pytest.raises(MstxkitError, match="another `mstxkit profiles --analyse` works on this run; wait"):
-        lock.take(bench.run / "profiles")
+        lock.take_lock(bench.run / "profiles")
 
 
 @pytest.mark.parametrize(
@@ -217,11 +217,11 @@ def test_a_lock_file_that_says_nonsense_is_still_a_lock(
 def test_a_record_that_cannot_be_believed_is_none(tmp_path: Path, content: str) -> None:
     (tmp_path / "analysis.json").write_text(content)
 
-    assert record.read(tmp_path / "analysis.json") is None
+    assert record.read_record(tmp_path / "analysis.json") is None
 
 
 def test_a_record_with_values_of_other_types_reads_as_nothing_said(tmp_path: Path) -> None:
     wild: dict[str, Any] = {"seconds": 1e999, "outputs": [1, {"bytes": "x"}], "notes": {}, "versions": [], "error": 3}
     (tmp_path / "analysis.json").write_text(json.dumps({"format": 1, "state": "parsed", **wild}))
 
-    assert record.read(tmp_path / "analysis.json") == ParseRecord("parsed", 0, (record.ParsedFile("", 0),))
+    assert record.read_record(tmp_path / "analysis.json") == ParseRecord("parsed", 0, (record.ParsedFile("", 0),))

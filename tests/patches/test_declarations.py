@@ -22,7 +22,9 @@ RECORDED = {
     "vllm_ascend": ["0.11.0", "0.13.0", "0.18.0", "0.23.0"],
 }
 BY_CODE = ("mindspore", "vllm", "vllm_ascend")  # some attributes of these come from functions
-each_patch = pytest.mark.parametrize("patch", list(map(registry.load, registry.names())), ids=registry.names())
+each_patch = pytest.mark.parametrize(
+    "patch", list(map(registry.load_patch, registry.list_frameworks())), ids=registry.list_frameworks()
+)
 
 
 @each_patch
@@ -43,7 +45,7 @@ def test_the_recorded_versions_are_those_that_the_targets_were_read_from(framewo
 
 @pytest.mark.parametrize("framework", ["mindspeed_llm", "mindspeed_rl", "openrlhf"])
 def test_every_target_is_in_a_recorded_version(framework: str) -> None:
-    targets = registry.load(framework).targets
+    targets = registry.load_patch(framework).targets
     found = {target.path for _, target, _ in recorded_surfaces.holders(targets, framework)}
 
     assert {target.path for target in targets} - found == set()
@@ -51,15 +53,15 @@ def test_every_target_is_in_a_recorded_version(framework: str) -> None:
 
 @pytest.mark.parametrize("framework", RECORDED)
 def test_every_expression_fits_the_function_in_every_version_that_holds_it(framework: str) -> None:
-    for _, target, function in recorded_surfaces.holders(registry.load(framework).targets, framework):
+    for _, target, function in recorded_surfaces.holders(registry.load_patch(framework).targets, framework):
         is_code = framework in BY_CODE and callable(target.attributes)
         for text in () if is_code else recorded_surfaces.expressions(target):
-            expressions.compiled(text, function.signature())  # raises where it names no parameter
+            expressions.compile_expression(text, function.signature())  # raises where it names no parameter
 
 
 @pytest.mark.parametrize("framework", ["mindspore", "openrlhf"])
 def test_the_only_recorded_version_is_that_which_the_patch_is_for(framework: str) -> None:
-    assert RECORDED[framework] == [registry.load(framework).versions]
+    assert RECORDED[framework] == [registry.load_patch(framework).versions]
 
 
 @each_patch
@@ -85,20 +87,20 @@ def test_conditions_are_well_formed(patch: Patch) -> None:
 
 @pytest.mark.parametrize("framework", ["mindspeed_llm", "mindspeed_rl", "sglang", "vllm", "vllm_ascend"])
 def test_conditions_name_parameters_that_every_recorded_version_has(framework: str) -> None:
-    asked = [target for target in registry.load(framework).targets if target.dummy or target.sampling.mixes_if]
+    asked = [target for target in registry.load_patch(framework).targets if target.dummy or target.sampling.mixes_if]
     found = recorded_surfaces.holders(tuple(asked), framework)
 
     assert {target.path for _, target, _ in found} == {target.path for target in asked}
     for _, target, function in found:
         for text in filter(None, (target.dummy, target.sampling.mixes_if)):
-            conditions.compiled(text, function.signature())  # raises where it does not
+            conditions.compile_condition(text, function.signature())  # raises where it does not
 
 
 @pytest.mark.parametrize("framework", ["mindspeed_llm", "mindspeed_rl", "sglang", "verl", "vllm", "vllm_ascend"])
 def test_calls_of_one_name_are_the_same_pieces_within_a_version(framework: str) -> None:
     """They share a site, and that has one role."""
     roles: dict[object, set[object]] = {}
-    for version, target, _ in recorded_surfaces.holders(registry.load(framework).targets, framework):
+    for version, target, _ in recorded_surfaces.holders(registry.load_patch(framework).targets, framework):
         site = (version, target.name or target.qualname, target.stage, target.domain)
         roles.setdefault(site, set()).add(target.sampling.role(target.boundary))
 

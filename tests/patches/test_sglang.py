@@ -9,7 +9,7 @@ import pytest
 from builders.recorded_surfaces import functions, holders, versions
 
 from mstxkit.patches.sglang import PATCH
-from mstxkit.patching.expressions import compiled
+from mstxkit.patching.expressions import compile_expression
 
 NAME = "sglang"
 BY_PATH = {target.path: target for target in PATCH.targets}
@@ -56,7 +56,7 @@ def read(path: str, *arguments: object) -> dict[str, object]:
     """What a call says of itself, with plain objects in the place of the newest version's."""
     attributes, signature = BY_PATH[path].attributes, functions(NAME, "0.5.23")[path].signature()
     assert not callable(attributes)
-    return {name: compiled(text, signature)(arguments, {}) for name, text in attributes.items()}
+    return {name: compile_expression(text, signature)(arguments, {}) for name, text in attributes.items()}
 
 
 def test_a_batch_says_whether_it_is_prefill_and_who_runs_and_waits() -> None:

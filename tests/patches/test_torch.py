@@ -16,7 +16,7 @@ BY_NAME = {target.name or target.qualname: target for target in PATCH.targets}
 
 
 def test_without_a_name_autopatch_has_entries_of_torch_and_no_range() -> None:
-    chosen = [patch for patch, _ in registry.chosen(()) if patch.framework.startswith("torch")]
+    chosen = [patch for patch, _ in registry.choose_patches(()) if patch.framework.startswith("torch")]
 
     assert {target.kind for patch in chosen for target in patch.targets} == {"value"}
     assert all(target in PATCH.targets for patch in chosen for target in patch.targets)

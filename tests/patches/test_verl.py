@@ -145,7 +145,7 @@ def test_what_a_worker_does_is_no_wait() -> None:
 )  # fmt: skip
 def test_the_name_of_a_trainers_block_is_a_stage(block: str, stage: str) -> None:
     """All names of 0.6.1 to 0.9.1, but those of the profiler's start and stop, of waiting, switching and dumping."""
-    assert stages.canonical(block) == stage
+    assert stages.canonical_key(block) == stage
 
 
 def test_nothing_that_looks_at_its_callers_frame_is_wrapped(surface: Surface) -> None:
@@ -253,7 +253,7 @@ def npu_marks(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 def test_verls_mark_is_left_out_inside_the_stage_that_it_marks(npu_marks: list[str], message: str) -> None:
     """0.9.1 marks with the role, the versions before with the method's name."""
     with captured(), mstx_range("actor_update", stage="actor_update"):
-        marks.end(marks.start(message))
+        marks.end_mark(marks.start_mark(message))
 
     assert npu_marks == []
 
@@ -261,14 +261,14 @@ def test_verls_mark_is_left_out_inside_the_stage_that_it_marks(npu_marks: list[s
 def test_verls_mark_of_a_mini_batch_is_left_out_inside_its_range(npu_marks: list[str]) -> None:
     """A critic's is outside of every stage."""
     with captured(), mstx_range("train_batch"):
-        marks.end(marks.start("train_batch"))
+        marks.end_mark(marks.start_mark("train_batch"))
 
     assert npu_marks == []
 
 
 def test_a_mark_of_something_else_is_given_as_before(npu_marks: list[str]) -> None:
     with captured(), mstx_range("actor_update", stage="actor_update"):
-        marks.end(marks.start("my own"))
+        marks.end_mark(marks.start_mark("my own"))
 
     assert npu_marks == ["+my own", "-1"]
 
@@ -276,7 +276,7 @@ def test_a_mark_of_something_else_is_given_as_before(npu_marks: list[str]) -> No
 @pytest.mark.parametrize("message", ["update_actor", "train_batch"])
 def test_marks_are_given_as_before_while_nothing_records(npu_marks: list[str], message: str) -> None:
     with mstx_range("actor_update", stage="actor_update"):
-        marks.end(marks.start(message))
+        marks.end_mark(marks.start_mark(message))
 
     assert npu_marks == [f"+{message}", "-1"]
 

@@ -105,8 +105,8 @@ class OnDisk:
 
     def patched(self) -> dict[str, Any]:
         """Path to state of every target."""
-        registry.install([(PATCH, False)])
-        return {state.path: state for state in registry.report().targets}
+        registry.install_patches([(PATCH, False)])
+        return {state.path: state for state in registry.report_targets().targets}
 
 
 @pytest.fixture
@@ -115,7 +115,7 @@ def disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[OnDisk]:
     aside = {name: sys.modules.pop(name) for name in list(sys.modules) if name.split(".")[0] in roots}
     monkeypatch.syspath_prepend(str(tmp_path))
     yield OnDisk(tmp_path)
-    registry.remove()
+    registry.remove_patches()
     for name in [name for name in sys.modules if name.split(".")[0] in roots]:
         del sys.modules[name]
     sys.modules.update(aside)
@@ -137,7 +137,7 @@ def test_scopes_become_ranges_through_the_global_and_it_is_put_back(disk: OnDisk
     states = disk.patched()
 
     recorded = names(runner.step)
-    registry.remove()
+    registry.remove_patches()
 
     assert recorded == [("prepare input", None), ("forward", None)]
     assert states["vllm.v1.utils:_PROFILER_FUNC"].state == APPLIED
@@ -154,7 +154,7 @@ def test_scopes_become_ranges_in_a_vllm_without_the_global(disk: OnDisk, first: 
     states = disk.patched()
 
     recorded = names(runner.step)
-    registry.remove()
+    registry.remove_patches()
 
     assert recorded == [("prepare input", None), ("forward", None)]
     assert (states["vllm.v1.utils:_PROFILER_FUNC"].state, states["vllm.v1.utils:_PROFILER_FUNC"].reason) == (

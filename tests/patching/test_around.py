@@ -63,7 +63,7 @@ def test_it_goes_with_the_patch_also_from_copies_that_somebody_keeps(acme: Any, 
     worker = patched(acme, install)
     kept = worker.started
     original = kept.__wrapped__.__wrapped__
-    registry.remove()
+    registry.remove_patches()
     answers.append("ours")
 
     assert worker.started is acme.load("profiler").started is original
@@ -74,7 +74,7 @@ def test_a_function_of_ours_that_is_not_there_is_a_failed_target(acme: Any, inst
     acme.write("profiler", SOURCE)
     states = install(acme.patch(acme.target("ACME.profiler:started", kind="around", value="mstxkit.absent:f")))
     module = acme.load("profiler")
-    states = {one.path.partition(":")[2]: one for one in registry.report().targets}
+    states = {one.path.partition(":")[2]: one for one in registry.report_targets().targets}
 
     assert states["started"].state == "failed"
     assert module.started("config") == ["config", "data"]

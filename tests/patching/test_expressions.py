@@ -17,7 +17,7 @@ from mstxkit.engine import plain_paths
 from mstxkit.engine.plain_paths import Unreadable
 from mstxkit.errors import PatchError
 from mstxkit.patching import expressions
-from mstxkit.patching.expressions import ExpressionError, compiled
+from mstxkit.patching.expressions import ExpressionError, compile_expression
 
 
 class Config:
@@ -47,7 +47,7 @@ FIT = inspect.signature(fit)
 
 
 def value(text: str, *args: Any, **kwargs: Any) -> Any:
-    return compiled(text, FIT)(args, kwargs)
+    return compile_expression(text, FIT)(args, kwargs)
 
 
 @pytest.mark.parametrize(
@@ -101,7 +101,7 @@ def test_a_positional_only_parameter_is_not_taken_from_kwargs() -> None:
     def only(step, /, **kwargs):
         """As it says."""
 
-    assert compiled("step", inspect.signature(only))((5,), {"step": 6}) == 5
+    assert compile_expression("step", inspect.signature(only))((5,), {"step": 6}) == 5
 
 
 def test_a_slot_is_read_and_one_that_is_not_set_is_unreadable() -> None:
@@ -177,18 +177,18 @@ def test_a_cached_property_is_read_once_it_is_cached_and_is_never_computed() -> 
 )
 def test_what_is_not_in_the_language_is_refused(text: str) -> None:
     with pytest.raises(ExpressionError):
-        compiled(text, FIT)
+        compile_expression(text, FIT)
 
 
 @pytest.mark.parametrize("text", [None, 5, ["self"], b"self"])
 def test_what_is_no_text_is_refused(text: Any) -> None:
     with pytest.raises(ExpressionError):
-        compiled(text, FIT)
+        compile_expression(text, FIT)
 
 
 def test_an_unknown_parameter_is_told_with_the_nearest_and_all_there_are() -> None:
     with pytest.raises(PatchError, match=r"no parameter batsh; did you mean batch\? It has: self, batch, count"):
-        compiled("len(batsh)", FIT)
+        compile_expression("len(batsh)", FIT)
 
 
 def test_check_accepts_any_parameter_and_refuses_the_rest() -> None:
@@ -202,7 +202,7 @@ def test_check_accepts_any_parameter_and_refuses_the_rest() -> None:
 @settings(max_examples=soak.rounds(3000, 100))
 def test_any_text_is_an_expression_or_an_expression_error(text: str) -> None:
     try:
-        expression = compiled(text, FIT)
+        expression = compile_expression(text, FIT)
     except ExpressionError:
         return
     try:
@@ -224,7 +224,7 @@ _PIECES = st.sampled_from(
 @example("len(self.config.tags)")
 def test_an_expression_that_went_through_pickle_is_the_same(text: str) -> None:
     try:
-        expression = compiled(text, FIT)
+        expression = compile_expression(text, FIT)
     except ExpressionError:
         return
 
@@ -244,7 +244,7 @@ _TEXTS = [
 @pytest.mark.parametrize("text", _TEXTS)
 def test_no_code_of_the_values_runs(text: str, index: int) -> None:
     hostile, other = everything()[index], everything()[0]
-    expression = compiled(text, FIT)
+    expression = compile_expression(text, FIT)
 
     with trapped():
         try:

@@ -37,7 +37,7 @@ def test_a_holder_has_what_the_place_has_and_the_very_original_afterwards(
     install(acme.patch(target))
     held, there = HOLDERS[kind].get(holder), look_up(module)
     copy = pickle.loads(pickle.dumps(held))
-    registry.remove()
+    registry.remove_patches()
 
     assert held is there is copy
     assert there is not original
@@ -72,7 +72,7 @@ def test_a_copy_that_was_stored_while_patched_is_the_original_afterwards(acme: A
     install(acme.patch("ACME.adv:gae"))
     kept = {"later": [module.gae]}
 
-    registry.remove()
+    registry.remove_patches()
 
     assert kept["later"][0] is original
     assert pickle.loads(pickle.dumps(kept))["later"][0] is original
@@ -118,7 +118,7 @@ def test_nobody_is_looked_for_where_nobody_holds_one(acme: Any, install: Any, mo
     acme.load("user")
 
     install(acme.patch("ACME.adv:gae", "ACME.adv:Trainer.*", "ACME.adv:S.*", "ACME.adv:S.p"))
-    registry.remove()
+    registry.remove_patches()
 
     assert walks == []
 

@@ -24,7 +24,7 @@ STEP = "ACME.optim:Optimizer.step"
 
 
 def state_of(path: str) -> TargetState:
-    return next(one for one in registry.report().targets if one.path.endswith(path))
+    return next(one for one in registry.report_targets().targets if one.path.endswith(path))
 
 
 @pytest.fixture
@@ -39,7 +39,7 @@ def test_calls_are_counted_for_each_target(acme: Any, install: Any, optim: Any) 
     with captured():
         for _ in range(3):
             optim.Optimizer().step()
-        states = [(one.state, one.calls) for one in registry.report().targets]
+        states = [(one.state, one.calls) for one in registry.report_targets().targets]
 
     assert states == [("applied", 3), ("applied", 0)]
 
@@ -48,7 +48,7 @@ def test_calls_before_it_was_patched_again_are_not_counted(acme: Any, install: A
     with captured():
         install(acme.patch(STEP))
         optim.Optimizer().step()
-        registry.remove()
+        registry.remove_patches()
         install(acme.patch(STEP))
 
         assert state_of("step").calls == 0
@@ -60,7 +60,7 @@ def test_targets_that_share_a_name_have_no_count_of_their_own(acme: Any, install
 
     with captured():
         optim.Optimizer().inner()
-        states = [(one.state, one.calls) for one in registry.report().targets]
+        states = [(one.state, one.calls) for one in registry.report_targets().targets]
 
     assert states == [("applied", None)] * 2
 
@@ -136,7 +136,7 @@ def test_what_calls_ours_leaves_it_in_place(acme: Any, install: Any, optim: Any,
     with captured() as recorded:
         optim.Optimizer().step()
         for _ in range(3):
-            registry.look(mends=True)
+            registry.look_at_targets(mends=True)
         state = state_of("step")
         optim.Optimizer().step()
 
@@ -151,7 +151,7 @@ def test_what_calls_ours_unseen_is_known_by_its_calls(acme: Any, install: Any, o
 
     with captured() as recorded:
         for _ in range(4):
-            registry.look(mends=True)
+            registry.look_at_targets(mends=True)
             optim.Optimizer().step()
         state = state_of("step")
 
@@ -165,12 +165,12 @@ def test_what_does_not_call_ours_becomes_a_range_at_the_second_look_once(acme: A
 
     with captured() as recorded:
         for _ in range(3):
-            registry.look(mends=True)
+            registry.look_at_targets(mends=True)
             assert optim.Optimizer().step() == "theirs"
         again = state_of("step")
         optim.Optimizer.step = lambda self: "third"
         for _ in range(3):
-            registry.look(mends=True)
+            registry.look_at_targets(mends=True)
             assert optim.Optimizer().step() == "third"
         third = state_of("step")
 
@@ -185,10 +185,10 @@ def test_their_function_is_there_when_ours_around_it_is_undone(acme: Any, instal
     optim.Optimizer.step = theirs
     with captured():
         for _ in range(2):
-            registry.look(mends=True)
+            registry.look_at_targets(mends=True)
         assert optim.Optimizer.step is not theirs
 
-    registry.remove()
+    registry.remove_patches()
 
     assert optim.Optimizer.step is theirs
 
@@ -199,7 +199,7 @@ def test_what_is_no_function_of_the_same_kind_is_left_alone(acme: Any, install: 
     optim.Optimizer.wait = other
     with captured():
         for _ in range(3):
-            registry.look(mends=True)
+            registry.look_at_targets(mends=True)
 
     assert vars(optim.Optimizer)["wait"] is other
     assert state_of("wait").reason == Reason.REPLACED
@@ -214,7 +214,7 @@ def test_a_class_whose_module_is_not_imported_here_stays_in_place_and_its_calls_
     registry.patch_travelled(arrived["Arrived"])
     with captured() as recorded:
         arrived["Arrived"]().step()
-        registry.look(mends=True)
+        registry.look_at_targets(mends=True)
         state = state_of("step")
 
     assert (state.state, state.calls) == ("applied", 1)
@@ -239,14 +239,14 @@ def test_a_module_that_is_executed_again_is_patched_again_each_time(
     for _ in range(3):
         module = again(module)
         plain = module.work
-        assert {one.reason for one in registry.report().targets} == {Reason.REPLACED}
-        registry.look(mends=True)
+        assert {one.reason for one in registry.report_targets().targets} == {Reason.REPLACED}
+        registry.look_at_targets(mends=True)
         with captured() as recorded:
             module.Optimizer().step(), module.work(1)
 
         assert [one.name for one in recorded.ranges] == ["Optimizer.step", "work"]
-        assert {one.state for one in registry.report().targets} == {"applied"}
-    registry.remove()
+        assert {one.state for one in registry.report_targets().targets} == {"applied"}
+    registry.remove_patches()
     assert module.work is plain
     assert not hasattr(module.Optimizer.step, "__wrapped__")
 

@@ -18,10 +18,10 @@ from builders.hostile import Sprung, everything, trapped
 
 from mstxkit import Target, faults, mstx_range, stage, step
 from mstxkit.marking import signatures, state
-from mstxkit.marking.wrapping import RangeSettings, decorate
+from mstxkit.marking.wrapping import RangeSettings, decorate_target
 from mstxkit.patching import apply, entry
 from mstxkit.patching.entry import Entry
-from mstxkit.patching.expressions import compiled
+from mstxkit.patching.expressions import compile_expression
 from mstxkit.testing import captured
 
 ROOT = str(Path(__file__).resolve().parents[2])
@@ -31,8 +31,8 @@ def patched(function: Callable[..., Any], **fields: Any) -> Any:
     """The function as a target with these fields would replace it."""
     target = Target("acme.trainer:update", **fields)
     its_entry = Entry(target, inspect.signature(function))
-    new = decorate(tuple(RangeSettings("update", target.stage, "default", None, its_entry)), function)
-    apply.settle(target, new)
+    new = decorate_target(tuple(RangeSettings("update", target.stage, "default", None, its_entry)), function)
+    apply.settle_site(target, new)
     return new
 
 
@@ -118,7 +118,7 @@ def test_a_tensor_is_not_asked(text: str) -> None:
 @pytest.mark.parametrize("text", ["self", "self.step", "self.size", "self.inner[1].step", "len(self)", "self['a']"])
 def test_whoever_is_handed_in_is_read_as_its_expression_says_and_never_asked(text: str, index: int) -> None:
     """The wrapper's code beside the expression itself."""
-    hostile, expression = everything()[index], compiled(text, inspect.signature(update))
+    hostile, expression = everything()[index], compile_expression(text, inspect.signature(update))
     function = patched(lambda self: None, attributes={"x": text})
 
     with captured() as got, trapped():
@@ -346,11 +346,11 @@ def test_what_reading_takes_is_added_to_the_site_by_samples(monkeypatch: pytest.
 
 
 def test_targets_of_one_shape_share_their_code() -> None:
-    compilations = signatures._code.cache_info().misses
+    compilations = signatures._compile_wrapper.cache_info().misses
     for place in range(100):
         patched(lambda a, *, b_of_this_test=1: a, role=f"role {place}", step="a")
 
-    assert signatures._code.cache_info().misses <= compilations + 1
+    assert signatures._compile_wrapper.cache_info().misses <= compilations + 1
 
 
 MAKE = """

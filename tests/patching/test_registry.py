@@ -126,7 +126,7 @@ def test_a_name_copied_before_patching_is_replaced_too_and_put_back(acme: Any, i
 
     assert names(recorded) == ["loss"]
     assert user.cost is wrapped
-    registry.remove()
+    registry.remove_patches()
     assert user.cost is module.loss is wrapped.__wrapped__
 
 
@@ -139,7 +139,7 @@ def test_a_copy_made_before_patching_is_found(acme: Any, install: Any) -> None:
     install(acme.patch("ACME.trainer:loss"))
 
     assert user.cost is module.loss is not original
-    registry.remove()
+    registry.remove_patches()
     assert user.cost is module.loss is original
 
 
@@ -158,7 +158,7 @@ def test_aliases_of_a_method_in_its_class_and_derived_ones_are_replaced(acme: An
     module, _ = load(acme, install, when, "ACME.trainer:Trainer.update")
 
     assert module.Trainer.again is module.Trainer.update is module.Derived.__dict__["borrowed"]
-    registry.remove()
+    registry.remove_patches()
     assert module.Trainer.again is module.Trainer.update is module.Derived.__dict__["borrowed"]
     assert not hasattr(module.Trainer.update, "__wrapped__")
 
@@ -171,7 +171,7 @@ def test_an_inherited_method_is_patched_where_it_is_named_and_taken_away_again(a
 
     assert names(recorded) == ["Trainer.warm"]
     assert states["Trainer.warm"].state == "applied"
-    registry.remove()
+    registry.remove_patches()
     assert "warm" not in vars(module.Trainer)
 
 
@@ -261,7 +261,7 @@ def test_every_state_that_is_not_applied_has_one_of_the_known_reasons(acme: Any,
     acme.load("trainer")
 
     states = install(acme.patch(*targets))
-    found = [(one.state, one.reason) for one in registry.report().targets]
+    found = [(one.state, one.reason) for one in registry.report_targets().targets]
     assert found == [
         ("skipped", Reason.ABSENT), ("skipped", Reason.DISABLED_TIER), ("skipped", Reason.ABSENT),
         ("waiting", Reason.NOT_IMPORTED), ("skipped", Reason.NOT_INSTALLED), ("skipped", Reason.SUPERSEDED),
@@ -288,7 +288,7 @@ def test_a_patch_that_somebody_has_replaced_since_is_left_to_them(
     install(acme.patch("ACME.trainer:loss"))
     theirs = module.loss = lambda batch: "theirs"
 
-    registry.remove()
+    registry.remove_patches()
 
     assert module.loss is theirs
     assert "replaced by somebody else" in caplog.text
@@ -485,7 +485,7 @@ def test_a_global_is_replaced_by_what_its_target_says(acme: Any, install: Any, w
         pass
 
     assert names(recorded) == ["forward"]
-    registry.remove()
+    registry.remove_patches()
     assert module.FACTORY is None
     assert sys.modules[module.__name__] is module
 
@@ -537,7 +537,7 @@ def test_a_wildcard_leaves_to_others_what_has_a_range_of_its_own(acme: Any, inst
 
     assert rows(recorded) == [("marked", None), ("C.save", None), ("fit", "train_step")]
     assert {state.state for state in install().values()} == {"applied"}
-    registry.remove()
+    registry.remove_patches()
     with captured() as recorded:
         many.mark(), many.save(), many.fit()
     assert names(recorded) == ["marked"]
@@ -551,7 +551,10 @@ def test_a_name_of_the_same_path_for_another_version_is_a_target_of_its_own(acme
 
     install(acme.patch(old, new))
 
-    assert [(one.name, one.state) for one in registry.report().targets] == [("old", "skipped"), ("new", "applied")]
+    assert [(one.name, one.state) for one in registry.report_targets().targets] == [
+        ("old", "skipped"),
+        ("new", "applied"),
+    ]
 
 
 def test_a_range_of_a_patched_function_survives_its_way_through_cloudpickle(acme: Any, install: Any) -> None:
@@ -579,7 +582,7 @@ def test_a_copy_out_of_reach_is_a_call_without_a_range_once_patching_is_undone(
     async def collected() -> list[int]:
         return [i async for i in kept(2)]
 
-    registry.remove()
+    registry.remove_patches()
     with captured() as recorded:
         given = {
             "update": lambda: kept([1]), "generate": lambda: asyncio.run(kept(1)), "stream": lambda: list(kept(2)),
@@ -598,14 +601,14 @@ def test_of_two_patches_one_above_the_other_each_can_be_undone_first(
     module, _ = load(acme, install, "after import")
     plain = module.loss
     lower = acme.target("ACME.trainer:loss", kind="wrap", value=f"{__name__}:negated")
-    registry.install([(Patch("lower", "any", (lower,)), True)])
-    registry.install([(Patch("upper", "any", (acme.target("ACME.trainer:loss"),)), True)])
+    registry.install_patches([(Patch("lower", "any", (lower,)), True)])
+    registry.install_patches([(Patch("upper", "any", (acme.target("ACME.trainer:loss"),)), True)])
     both = module.loss([1])
 
-    registry.remove([["lower", "upper"][first_undone]])
+    registry.remove_patches([["lower", "upper"][first_undone]])
     with captured() as recorded:
         left = module.loss([1])
-    registry.remove()
+    registry.remove_patches()
 
     assert (both, left) == (-2, [2, -2][first_undone])
     assert names(recorded) == [["loss"], []][first_undone]
@@ -619,12 +622,12 @@ def negated(upstream: Any, *args: Any) -> Any:
 def test_what_another_patch_has_is_taken_up_when_that_is_undone(acme: Any, install: Any) -> None:
     module, _ = load(acme, install, "after import")
     targets = (acme.target("ACME.trainer:loss"),)
-    registry.install([(Patch("one", "any", targets), True), (Patch("two", "any", targets), True)])
-    before = [(one.framework, one.state, one.reason) for one in registry.report().targets]
+    registry.install_patches([(Patch("one", "any", targets), True), (Patch("two", "any", targets), True)])
+    before = [(one.framework, one.state, one.reason) for one in registry.report_targets().targets]
 
-    registry.remove(["one"])
+    registry.remove_patches(["one"])
 
-    after = [(one.framework, one.state) for one in registry.report().targets]
+    after = [(one.framework, one.state) for one in registry.report_targets().targets]
     assert before == [("one", "applied", ""), ("two", "skipped", Reason.HAS_RANGE)]
     assert after == [("two", "applied")]
     assert hasattr(module.loss, "__wrapped__")

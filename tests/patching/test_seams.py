@@ -106,7 +106,7 @@ def test_a_range_beneath_another_decorator_is_ours_alone_too(framework: Any) -> 
 
     assert [one.name for one in recorded.ranges] == ["Model.rollout"]
     assert marks.calls == []
-    registry.remove()
+    registry.remove_patches()
     with captured() as recorded:
         model.Model().rollout()
     assert (recorded.ranges, marks.calls) == ([], ["+Model.rollout", "-Model.rollout"])
@@ -115,7 +115,7 @@ def test_a_range_beneath_another_decorator_is_ours_alone_too(framework: Any) -> 
 def test_without_us_the_frameworks_own_ranges_are_back(framework: Any) -> None:
     marks, model, user = (framework.load(name) for name in ("marks", "model", "user"))
 
-    registry.remove()
+    registry.remove_patches()
     with captured() as recorded:
         model.Model().forward(1)
         model.Model().undeclared()
@@ -164,5 +164,5 @@ def test_a_decorator_that_is_called_for_one_works_as_before(acme: Any, install: 
 
     assert [one.name for one in recorded.ranges] == ["declared"]
     assert marks.calls == ["named red"]
-    registry.remove()
+    registry.remove_patches()
     assert (model.declared(), marks.calls) == (1, ["named red", "None blue"])

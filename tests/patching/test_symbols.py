@@ -77,7 +77,7 @@ def acme(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> symbols.Symbols:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(textwrap.dedent(text), encoding="utf-8")
     monkeypatch.syspath_prepend(tmp_path)
-    return symbols.installed()
+    return symbols.find_symbols()
 
 
 @pytest.mark.parametrize(
@@ -170,14 +170,14 @@ def test_states_say_held_or_why_not(acme: symbols.Symbols) -> None:
 def test_a_folder_may_be_looked_into_first(tmp_path: Path) -> None:
     (tmp_path / "acme_first.py").write_text("def f(): ...\n", encoding="utf-8")
 
-    assert symbols.installed(str(tmp_path)).holds(Target("acme_first:f"))
-    assert not symbols.installed().holds(Target("acme_first:f"))
+    assert symbols.find_symbols(str(tmp_path)).holds(Target("acme_first:f"))
+    assert not symbols.find_symbols().holds(Target("acme_first:f"))
 
 
 def test_what_the_source_of_a_real_package_holds_is_what_importing_it_shows() -> None:
     import json.encoder
 
-    read = symbols.installed()
+    read = symbols.find_symbols()
     here = dict(vars(json.encoder))
     here.update({f"JSONEncoder.{name}": held for name, held in vars(json.encoder.JSONEncoder).items()})
     functions = [name for name, held in here.items() if isinstance(held, FunctionType)]

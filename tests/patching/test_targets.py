@@ -60,14 +60,14 @@ def problems(folder: Path, text: str | bytes) -> list[str]:
     """What is told of a file, a line each, without the file's name."""
     path = written(folder, text)
     with pytest.raises(PatchError) as caught:
-        targets.read(path)
+        targets.read_patch(path)
     lines = str(caught.value).splitlines()
     assert all(line.startswith((f"{path}:", "and ")) for line in lines)
     return [line[len(f"{path}:") :] if line.startswith(str(path)) else line for line in lines]
 
 
 def test_a_file_has_the_fields_of_patch_and_target(tmp_path: Path) -> None:
-    patch = targets.read(written(tmp_path, FULL))
+    patch = targets.read_patch(written(tmp_path, FULL))
 
     assert patch == Patch(
         framework="acme_rl",
@@ -134,7 +134,7 @@ def test_what_waits_is_checked_in_python_too() -> None:
 
 
 def test_the_framework_is_the_import_root_of_the_first_target_unless_it_is_named(tmp_path: Path) -> None:
-    assert targets.read(written(tmp_path, "targets: [acme.a.b:f, other:g]")).framework == "acme"
+    assert targets.read_patch(written(tmp_path, "targets: [acme.a.b:f, other:g]")).framework == "acme"
 
 
 def test_every_mistake_of_a_file_is_told_at_once_with_line_field_and_what_is_allowed(tmp_path: Path) -> None:
@@ -241,13 +241,13 @@ def test_a_file_too_large_missing_or_none_at_all_is_told(tmp_path: Path) -> None
         (tmp_path, "ends in .yaml"),
     ):
         with pytest.raises(PatchError, match=says):
-            targets.read(path)
+            targets.read_patch(path)
 
 
 def test_a_file_with_a_byte_order_mark_and_windows_lines_is_read(tmp_path: Path) -> None:
     path = written(tmp_path, b"\xef\xbb\xbftargets:\r\n- acme.a:f\r\n", "mine.yml")
 
-    assert targets.read(path).targets == (Target("acme.a:f"),)
+    assert targets.read_patch(path).targets == (Target("acme.a:f"),)
 
 
 @given(st.text(alphabet="ab:-[]{}&*!'\"#|>? \n,=<.\t\\%@0", max_size=60))
@@ -259,7 +259,7 @@ def test_any_text_is_a_patch_or_a_patch_error(tmp_path: Path, text: str) -> None
     path = written(tmp_path, "targets: [a.b:f]\n" + text)
 
     try:
-        told = str(targets.read(path).targets)
+        told = str(targets.read_patch(path).targets)
     except PatchError as exc:
         told = str(exc)
 
@@ -363,7 +363,7 @@ def test_the_example_in_the_documents_is_right(tmp_path: Path) -> None:
     page = Path(targets.__file__).parents[2] / "docs" / "guide" / "autopatch.md"
     example = page.read_text(encoding="utf-8").partition("```yaml\n")[2].partition("```")[0]
 
-    patch = targets.read(written(tmp_path, example))
+    patch = targets.read_patch(written(tmp_path, example))
 
     assert [target.qualname for target in patch.targets] == [
         "Trainer.save",

@@ -15,7 +15,7 @@ from builders import lives
 import mstxkit
 from mstxkit import faults
 from mstxkit.patching import trainer_settings
-from mstxkit.patching.trainer_settings import flat
+from mstxkit.patching.trainer_settings import flatten_settings
 
 
 @pytest.fixture(autouse=True)
@@ -46,19 +46,19 @@ class Arguments:
     ],
 )
 def test_numbers_and_switches_are_kept_by_their_names(settings: Any, kept: dict[str, Any]) -> None:
-    assert flat(settings) == kept
+    assert flatten_settings(settings) == kept
 
 
 @pytest.mark.parametrize("name", ["password", "wandb_api_key", "HF_TOKEN", "db_pwd", "client_secret", "pin", "auth"])
 def test_what_is_called_like_a_secret_is_not_kept_whatever_it_is(name: str) -> None:
-    assert flat({name: 1234, "inner": {name: 1234}, name + "s_more": {"x": 1}}) == {name + "s_more.x": 1}
-    assert flat({name: {"x": 1234}}) == {}
+    assert flatten_settings({name: 1234, "inner": {name: 1234}, name + "s_more": {"x": 1}}) == {name + "s_more.x": 1}
+    assert flatten_settings({name: {"x": 1234}}) == {}
 
 
 def test_settings_that_only_sound_like_a_secret_are_kept() -> None:
     named = {"ppo_max_token_len_per_gpu": 16_384, "max_tokens": 512, "pad_token_id": 0, "monkey_count": 1}
 
-    assert flat(named) == named
+    assert flatten_settings(named) == named
 
 
 def test_nothing_runs_when_settings_are_looked_at() -> None:
@@ -77,7 +77,7 @@ def test_nothing_runs_when_settings_are_looked_at() -> None:
         def dear(self) -> int:
             raise AssertionError("asked")
 
-    assert flat(Lazy()) == {"size": 4}
+    assert flatten_settings(Lazy()) == {"size": 4}
 
 
 def test_numbers_of_other_types_are_not_read() -> None:
@@ -87,7 +87,7 @@ def test_numbers_of_other_types_are_not_read() -> None:
         def __float__(self) -> float:
             raise AssertionError("asked")
 
-    assert flat({"loss": Tensor(1.0), "steps": 3}) == {"steps": 3}
+    assert flatten_settings({"loss": Tensor(1.0), "steps": 3}) == {"steps": 3}
 
 
 def test_however_large_or_deep_settings_are_little_is_kept() -> None:
@@ -95,17 +95,17 @@ def test_however_large_or_deep_settings_are_little_is_kept() -> None:
     endless["again"] = endless
     wide = {f"name{number}": number for number in range(100_000)}
 
-    assert len(flat(endless)) == trainer_settings._DEEPEST
-    assert len(flat(wide)) == trainer_settings.KEPT_AT_MOST
+    assert len(flatten_settings(endless)) == trainer_settings._DEEPEST
+    assert len(flatten_settings(wide)) == trainer_settings.KEPT_AT_MOST
 
 
 def test_what_cannot_be_looked_at_is_a_fault_and_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
     noted: list[str] = []
-    monkeypatch.setattr(faults, "note", lambda where, exc: noted.append(where))
-    monkeypatch.setattr(trainer_settings, "flat", lambda settings: 1 / 0)
+    monkeypatch.setattr(faults, "note_fault", lambda where, exc: noted.append(where))
+    monkeypatch.setattr(trainer_settings, "flatten_settings", lambda settings: 1 / 0)
 
-    trainer_settings.learn({"a": 1})
-    trainer_settings.learn(object(), "config")
+    trainer_settings.learn_settings({"a": 1})
+    trainer_settings.learn_settings(object(), "config")
 
     assert noted == ["the settings of a trainer"] and trainer_settings.current == {}
 
@@ -157,5 +157,5 @@ def test_of_omegaconf_its_own_nodes_are_read_and_nothing_is_resolved() -> None:
     omegaconf.OmegaConf.register_new_resolver("asked", lambda: asked.append(1) or 5, replace=True)
     config = omegaconf.OmegaConf.create({"a": {"b": 2, "c": "${a.b}", "d": "${asked:}", "e": None}, "l": [1], "f": 0.5})
 
-    assert flat(config) == {"f": 0.5, "a.b": 2}
+    assert flatten_settings(config) == {"f": 0.5, "a.b": 2}
     assert asked == []

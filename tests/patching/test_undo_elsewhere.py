@@ -35,7 +35,7 @@ def test_what_is_wrapped_around_a_patched_method_is_left_around_the_original(
         adam.step = hooked(adam.step)
 
     with caplog.at_level(logging.WARNING):
-        registry.remove()
+        registry.remove_patches()
     with captured() as seen:
         stepped = adam().step()
 
@@ -55,7 +55,7 @@ def test_what_takes_the_place_of_a_patched_method_is_left_alone(acme: Any, insta
         return "other"
 
     adam.step = other
-    registry.remove()
+    registry.remove_patches()
 
     assert vars(adam)["step"] is other
 
@@ -71,7 +71,7 @@ def test_a_module_with_two_names_is_patched_and_put_back_once(
 
     install(acme.patch("ACME.saving:save"))
     with caplog.at_level(logging.WARNING):
-        registry.remove()
+        registry.remove_patches()
 
     assert user.save is plain
     assert caplog.records == []
@@ -91,7 +91,7 @@ def test_a_class_that_arrives_by_value_is_put_back_and_so_is_its_modules_own(acm
     registry.patch_travelled(arrived)
     with captured() as seen:
         own().step(), arrived().step()
-    registry.remove()
+    registry.remove_patches()
 
     assert len(seen.ranges) == 2
     assert (vars(own)["step"], vars(arrived)["step"]) == plain

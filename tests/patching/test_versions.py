@@ -43,7 +43,7 @@ def test_a_version_is_compared_with_those_that_a_patch_names(
     module.__version__ = version  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "compared", module)
 
-    words = versions.unknown(Patch("compared", known, (Target("compared:f"),)))
+    words = versions.describe_unknown(Patch("compared", known, (Target("compared:f"),)))
 
     assert words.startswith(f"{version} is {word} than autopatch knows (" if word else "")
     assert bool(words) is bool(word)
@@ -59,9 +59,9 @@ def test_it_is_one_warning_and_stands_in_the_report(
 
     with caplog.at_level(logging.WARNING):
         for _ in range(2):
-            registry.install([(patch, True)])
-            report: Any = registry.report()
-            registry.remove()
+            registry.install_patches([(patch, True)])
+            report: Any = registry.report_targets()
+            registry.remove_patches()
 
     (told,) = [record.getMessage() for record in caplog.records]
     assert "newer_than_known 9.9.9 is newer than autopatch knows (1.0 to 2.5): 1 of 3 targets" in told
@@ -70,9 +70,9 @@ def test_it_is_one_warning_and_stands_in_the_report(
     assert "newer_than_known" not in sys.modules
 
 
-@pytest.mark.parametrize("name", [name for name in registry.names() if name != "concurrent"])
+@pytest.mark.parametrize("name", [name for name in registry.list_frameworks() if name != "concurrent"])
 def test_each_patch_says_up_to_which_version_it_was_read(name: str) -> None:
-    bounds = versions._BOUND.findall(registry.load(name).versions)
+    bounds = versions._BOUND.findall(registry.load_patch(name).versions)
 
     assert [sign for sign, _ in bounds] in ([">=", "<="], [""], ["", ""])
 

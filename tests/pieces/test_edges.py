@@ -42,7 +42,7 @@ def declared() -> Iterator[Declared]:
     def declare(role: str | PieceRole, own_stage: str | None = None) -> Call:
         name = f"call {next(_numbers)}"
         site = engine.intern(name, own_stage, "default")
-        undos.append(boundaries.declare(site, role))
+        undos.append(boundaries.declare_site(site, role))
         return Call(site, mstx_range(name, stage=own_stage))
 
     yield declare
@@ -235,7 +235,9 @@ def whose(begin: Callable[[], Any]) -> list[tuple[str, ...]]:
     """Of each piece that begins with these calls: of which stages it is one."""
     seen: list[edges.Edge] = []
     with watched():
-        engine.set_watch(lambda site, _: seen.extend(edges.entered(site)), lambda site, _: edges.left(site), None)
+        engine.set_watch(
+            lambda site, _: seen.extend(edges.enter_call(site)), lambda site, _: edges.leave_call(site), None
+        )
         begin()
     return [edge.stages for edge in seen if edge.what == edges.BOUNDARY and edge.begins]
 
@@ -511,7 +513,7 @@ def test_what_was_under_way_is_forgotten(declared: Declared) -> None:
 
     with watched("decode_step") as seen:
         with step:
-            edges.forget()
+            edges.forget_open()
         with step:
             pass
 

@@ -54,16 +54,16 @@ def test_a_target_with_a_boundary_is_a_piece_while_it_is_patched(runner: Any, in
         runner.load("runner")
     install(runner.patch(runner.target(f"{SITES}.step", boundary="decode_step")))
     made = runner.load("runner").Runner()
-    while_patched = (boundaries.kinds(), boundaries.refusal("actor_generate", "decode_step"))
+    while_patched = (boundaries.list_kinds(), boundaries.explain_refusal("actor_generate", "decode_step"))
 
     with watched() as seen, stage("actor_generate"):
         made.step("one")
         made.step("two")
-    registry.remove()
+    registry.remove_patches()
 
     assert seen == ["+actor_generate", *["+decode_step", "-decode_step"] * 2, "-actor_generate"]
     assert while_patched == (("decode_step",), None)
-    assert boundaries.kinds() == ()
+    assert boundaries.list_kinds() == ()
     assert kinds_of(runner, "Runner.step") == [None]
 
 
@@ -117,7 +117,7 @@ def test_pieces_are_told_where_a_call_does_not_mix_them(
 
     with captured(), watched() as seen, stage("actor_update"):
         made.schedule(["one"], forward_only)
-    refusal = boundaries.refusal("actor_update", "micro_batch")
+    refusal = boundaries.explain_refusal("actor_update", "micro_batch")
 
     assert seen == ["+actor_update", *(["+micro_batch", "-micro_batch"] if is_told else []), "-actor_update"]
     assert refusal == (None if is_told else "actor_update cannot be sampled by micro_batch here: they overlap")
@@ -134,8 +134,8 @@ def test_what_mixes_in_one_stage_may_be_told_in_another(runner: Any, install: In
         with stage("actor_compute_log_prob"):
             made.schedule(["one"], forward_only=True)
 
-    assert boundaries.refusal("actor_compute_log_prob", "micro_batch") is None
-    assert "they overlap" in str(boundaries.refusal("actor_update", "micro_batch"))
+    assert boundaries.explain_refusal("actor_compute_log_prob", "micro_batch") is None
+    assert "they overlap" in str(boundaries.explain_refusal("actor_update", "micro_batch"))
 
 
 @pytest.mark.parametrize("path", [f"{SITES}.later", "ACME.runner:gather"])
@@ -154,7 +154,7 @@ def test_a_coroutine_or_generator_is_no_piece_and_that_is_the_reason(runner: Any
 
     assert seen[1:-1] == ["+decode_step", "-decode_step"]
     if path.endswith("gather"):
-        assert "may end on another thread" in str(boundaries.refusal("actor_generate", "decode_step"))
+        assert "may end on another thread" in str(boundaries.explain_refusal("actor_generate", "decode_step"))
 
 
 def test_what_was_found_goes_with_the_patch(runner: Any, install: Install) -> None:
@@ -163,27 +163,27 @@ def test_what_was_found_goes_with_the_patch(runner: Any, install: Install) -> No
     made.size = 2
     with captured(), stage("actor_update"):
         made.schedule(["one"])
-    registry.remove()
+    registry.remove_patches()
 
-    assert "there are: none of any kind" in str(boundaries.refusal("actor_update", "micro_batch"))
+    assert "there are: none of any kind" in str(boundaries.explain_refusal("actor_update", "micro_batch"))
 
 
 def test_a_process_says_what_it_can_count(runner: Any, install: Install) -> None:
-    nothing = boundaries.refusal("actor_update", "micro_batch")
+    nothing = boundaries.explain_refusal("actor_update", "micro_batch")
     install(runner.patch(runner.target(f"{SITES}.step", boundary="decode_step")))
     runner.load("runner")
 
     assert nothing == (
         "no patched function of this process is called once per micro_batch (autopatch; there are: none of any kind)"
     )
-    assert "there are: decode_step" in str(boundaries.refusal("actor_update", "micro_batch"))
+    assert "there are: decode_step" in str(boundaries.explain_refusal("actor_update", "micro_batch"))
 
 
 def test_what_is_only_watched_is_no_kind_of_piece(runner: Any, install: Install) -> None:
     install(runner.patch(runner.target(f"{SITES}.step", sampling=PieceSampling(ticks=True))))
     runner.load("runner")
 
-    assert boundaries.kinds() == ()
+    assert boundaries.list_kinds() == ()
     assert kinds_of(runner, "Runner.step") == [None]
 
 
@@ -192,23 +192,23 @@ def test_a_target_that_could_not_be_patched_is_no_piece(runner: Any, install: In
     runner.load("runner")
 
     assert states["Runner.size"].state != "applied"
-    assert boundaries.kinds() == ()
+    assert boundaries.list_kinds() == ()
 
 
 def test_two_places_of_a_target_are_taken_back_together(runner: Any, install: Install) -> None:
     runner.write("runner", SOURCE + "\nclass Derived(Runner):\n    step = Runner.step\n")
     install(runner.patch(runner.target(f"{SITES}.step", boundary="decode_step")))
     runner.load("runner")
-    registry.remove()
+    registry.remove_patches()
 
-    assert boundaries.kinds() == ()
+    assert boundaries.list_kinds() == ()
 
 
 def test_the_same_site_declared_twice_stays_until_both_are_taken_back() -> None:
     from mstxkit.engine.choose import engine
 
     site = engine.intern("declared twice", None, "default")
-    first, second = boundaries.declare(site, "mini_batch"), boundaries.declare(site, PieceRole("micro_batch"))
+    first, second = boundaries.declare_site(site, "mini_batch"), boundaries.declare_site(site, PieceRole("micro_batch"))
 
     first()
     first()
@@ -224,12 +224,12 @@ def test_what_was_forbidden_is_so_for_stages_that_call_it_and_only_once_it_was_c
     from mstxkit.engine.choose import engine
 
     site = engine.intern("whole pass", "actor_update", "default")
-    undos = [boundaries.forbid(site, "mini_batch", "it has none"), boundaries.declare(site, "mini_batch")]
+    undos = [boundaries.forbid_pieces(site, "mini_batch", "it has none"), boundaries.declare_site(site, "mini_batch")]
 
-    before = boundaries.refusal("actor_update", "mini_batch")
+    before = boundaries.explain_refusal("actor_update", "mini_batch")
     with captured(), mstx_range("whole pass", stage="actor_update"):
         pass
-    after = [boundaries.refusal(name, "mini_batch") for name in ("actor_update", "critic_update")]
+    after = [boundaries.explain_refusal(name, "mini_batch") for name in ("actor_update", "critic_update")]
     for undo in undos:
         undo()
 

@@ -61,7 +61,7 @@ def test_the_next_adopter_goes_on_where_one_was_killed(run: Path, first_death: i
         assert status == 7 or int(out.removeprefix("went through ")) < moment, err
         deaths += status == 7
         assert read_back(run) == (list(range(1500)), 1)
-    adopt.collect(run)
+    adopt.collect_dead(run)
 
     assert read_back(run) == (list(range(1500)), 1)
     assert [row["state"] for row in lives.processes(run)] == ["killed"]

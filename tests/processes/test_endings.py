@@ -17,13 +17,13 @@ import pytest
 from builders import lives
 from typer.testing import CliRunner, Result
 
-from mstxkit.cli import application
+from mstxkit.cli import build_application
 
 pytestmark = pytest.mark.days("odd")
 
 
 def call(*words: object) -> Result:
-    return CliRunner().invoke(application(), [str(word) for word in words])
+    return CliRunner().invoke(build_application(), [str(word) for word in words])
 
 
 def told(run: Path) -> tuple[Counter[tuple[str, str | None]], int]:

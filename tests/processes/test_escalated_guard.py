@@ -156,7 +156,7 @@ def test_the_turn_of_who_had_agreed_comes_after_the_others_steps_and_all_say_why
     folder, run, cases = claimed
     one = folder / "2" / "one"
     first, second = (report_of(one, rank) for rank in range(2))
-    why = f"device {DEVICE + 2} is taken by process {cases[2]['pids'][0]} on {identity.host()}"
+    why = f"device {DEVICE + 2} is taken by process {cases[2]['pids'][0]} on {identity.name_host()}"
     rows = open_run(one).escalations().sort("rank").select("rank", "reason").rows()
     status = situations.called("status", str(one)).stdout
 
@@ -169,5 +169,5 @@ def test_the_turn_of_who_had_agreed_comes_after_the_others_steps_and_all_say_why
 
 def report_of(run: Path, rank: int) -> Any:
     control = asking.control_of(run)
-    said = fate.Fates(fate.heard(control)).progress(fate.asked(control)[0])
+    said = fate.Fates(fate.read_heard(control)).progress(fate.read_asked(control)[0])
     return next(one for one in said.reports if one.rank == rank)

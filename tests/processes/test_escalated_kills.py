@@ -62,7 +62,7 @@ class Story:
         ]
 
     def said(self) -> list[fate.Heard]:
-        return fate.heard(asking.control_of(self.run))
+        return fate.read_heard(asking.control_of(self.run))
 
     def __str__(self) -> str:
         return f"seed {self.seed}: see {self.place}"
@@ -170,11 +170,11 @@ def judge_requests(story: Story) -> None:
 def rows_of(run: Any) -> list[dict[str, Any]]:
     from mstxkit.reading.tables import escalations
 
-    return list(escalations.rows(run.path, run.id, run.files.processes, [], FAR_NS))
+    return list(escalations.list_rows(run.path, run.id, run.files.processes, [], FAR_NS))
 
 
 def asked(story: Story) -> list[fate.Asked]:
-    return fate.asked(asking.control_of(story.run))
+    return fate.read_asked(asking.control_of(story.run))
 
 
 def judge_memories(story: Story) -> None:

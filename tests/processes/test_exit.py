@@ -50,7 +50,7 @@ def test_what_is_open_at_exit_is_named(run: Path) -> None:
 def test_os_exit_leaves_everything_to_adoption(run: Path) -> None:
     lives.run(lives.dedented(RECORDS) + "os._exit(4)", run, status=4)
     before = [row["state"] for row in lives.processes(run)]
-    adopted = adopt.collect(run)
+    adopted = adopt.collect_dead(run)
 
     assert before == ["killed"]
     assert [(one.records, one.open_ranges) for one in adopted] == [(1, False)]
@@ -127,7 +127,7 @@ def test_daemon_threads_may_record_until_the_very_end(run: Path) -> None:
 def test_an_exit_in_the_middle_of_an_adoption_leaves_the_rest_to_the_next_one(run: Path) -> None:
     lives.leave_dead(run, 3)
     lives.run("import sys, mstxkit; mstxkit.capture(sys.argv[1])", run)
-    adopt.collect(run)
+    adopt.collect_dead(run)
 
     assert lives.ended(run) == {"ended": 3}
     assert lives.still_open(run) == {"open": 3}

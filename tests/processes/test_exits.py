@@ -19,7 +19,7 @@ from mstxkit.recorder import adopt
 
 
 def end_of(run: Path) -> tuple[str, str | None]:
-    adopt.collect(run)
+    adopt.collect_dead(run)
     (row,) = lives.processes(run)
     return row["state"], row["ending"]
 

@@ -96,7 +96,7 @@ def test_threads_go_on_recording_while_the_process_forks(run: Path) -> None:
         """,
         run, MSTXKIT_BANK_BYTES="65536", MSTXKIT_BANKS="64",
     )  # fmt: skip
-    adopt.collect(run)
+    adopt.collect_dead(run)
 
     rows = lives.ranges(run)
     by_thread = [[row["attributes"]["n"] for row in rows if row["name"] == f"thread {k}"] for k in range(3)]
@@ -119,7 +119,7 @@ def test_a_child_that_dies_at_once_is_told_apart_from_its_parent(run: Path) -> N
         """,
         run,
     )
-    adopt.collect(run)
+    adopt.collect_dead(run)
 
     assert Counter(row["state"] for row in lives.processes(run)) == {"ended": 1, "killed": 1}
     assert lives.ended(run) == {"before": 1}

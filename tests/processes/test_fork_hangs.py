@@ -60,7 +60,7 @@ def test_a_fork_goes_on_while_the_run_folder_does_not_answer(run: Path, around: 
     )  # fmt: skip
 
     assert float(done) < BUSY_S
-    adopt.collect(run)
+    adopt.collect_dead(run)
     names = sorted(row["name"] for row in lives.ranges(run))
     assert names == sorted([f"early {number}" for number in range(10)] + ["late"])
     assert not lives.damage(run)
@@ -87,7 +87,7 @@ def test_a_child_does_not_wait_for_that_folder_either_and_records_once_it_answer
         answer.set()
         while not mstxkit.status().on: time.sleep(0.01)
         with mstxkit.mstx_range("recorded"): pass
-        mstxkit.capturing.stop()
+        mstxkit.capturing.stop_recording()
         os._exit(0)
     took, pid = fork(work)
     assert os.waitpid(pid, 0)[1] == 0
@@ -142,7 +142,7 @@ def test_a_child_that_records_already_is_not_counted_as_late_where_the_rest_of_i
     answer.set()
     """
     lives.run(HANGING + program, run, is_patient=False)
-    adopt.collect(run)
+    adopt.collect_dead(run)
 
     assert {row["faults"] for row in lives.processes(run)} == {0}
     assert "recorded" in {row["name"] for row in lives.ranges(run)}
@@ -245,7 +245,7 @@ def test_a_fault_that_is_met_while_logging_is_locked_for_a_fork_does_not_stop_th
     )  # fmt: skip
 
     assert done.split() == ["1", "True"]
-    adopt.collect(run)
+    adopt.collect_dead(run)
 
 
 def test_a_fork_on_a_file_system_that_is_really_frozen(frozen_disk: Path) -> None:
@@ -273,4 +273,4 @@ def test_a_fork_on_a_file_system_that_is_really_frozen(frozen_disk: Path) -> Non
     )  # fmt: skip
 
     assert float(done) < BUSY_S
-    adopt.collect(frozen_disk / "run")
+    adopt.collect_dead(frozen_disk / "run")

@@ -10,7 +10,7 @@ import pytest
 from builders import lives, soak
 from typer.testing import CliRunner
 
-from mstxkit.cli import application
+from mstxkit.cli import build_application
 
 pytestmark = [pytest.mark.days("odd"), pytest.mark.timeout(1800)]  # in `make soak` its tests take longest: begun first
 
@@ -61,7 +61,7 @@ def test_what_its_children_left_is_sealed_while_it_forks_on(
         assert lives.wait_until(lambda left=left: not left & dead(run, program.pid), within_s=60)
     count = int(program.communicate("\n", timeout=900)[0])
 
-    assert CliRunner().invoke(application(), ["collect", str(run)]).exit_code == 0
+    assert CliRunner().invoke(build_application(), ["collect", str(run)]).exit_code == 0
     # Of a child that lacked a CPU for too long at its first range, that is not recorded: its parent counts it.
     (late,) = (row["faults"] for row in lives.processes(run) if row["pid"] == program.pid)
     ended = lives.ended(run)

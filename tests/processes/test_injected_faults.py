@@ -90,7 +90,7 @@ def test_where_nothing_can_be_sealed_at_the_end_the_live_file_stays(
     status = mstxkit.status()
     rows = [row["attributes"]["n"] for row in lives.ranges(run)]
     pretend_it_died(run, monkeypatch)
-    adopted = adopt.collect(run)
+    adopted = adopt.collect_dead(run)
 
     assert not status.on and status.faults
     assert rows == list(range(100)), "it can be read where it is"
@@ -110,7 +110,7 @@ def test_banks_that_run_out_cost_ranges_which_are_counted_and_the_fault_is_logge
 ) -> None:
     with mstxkit.capture(run, **SMALL):
         with monkeypatch.context() as patched:
-            patched.setattr(segment, "compress", Fails(segment.compress))
+            patched.setattr(segment, "compress_stream", Fails(segment.compress_stream))
             record(10_000)
             for _ in range(5):
                 here.recorder.sealer.seal_full_banks()
@@ -128,10 +128,10 @@ def test_banks_that_run_out_cost_ranges_which_are_counted_and_the_fault_is_logge
 
 def test_sealing_that_keeps_failing_does_not_keep_a_processor_busy(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every dropped record wakes the sealer; it must not try again for each."""
-    failing = Fails(segment.compress)
+    failing = Fails(segment.compress_stream)
     with mstxkit.capture(run, **SMALL):
         with monkeypatch.context() as patched:
-            patched.setattr(segment, "compress", failing)
+            patched.setattr(segment, "compress_stream", failing)
             for _ in range(50):
                 record(100)
                 threading.Event().wait(0.002)
@@ -146,7 +146,12 @@ HOOKS = ("describe", "utf8", "fault")
 @pytest.mark.parametrize("hook", HOOKS)
 @pytest.mark.parametrize("error", [RuntimeError("injected"), MemoryError(), RecursionError()])
 def test_a_failing_hook_of_the_hot_path_never_reaches_the_program(run: Path, hook: str, error: BaseException) -> None:
-    real = {"describe": names.describe, "utf8": names.utf8, "fault": faults.note, "decorate": wrapping.decorate}
+    real = {
+        "describe": names.describe_site,
+        "utf8": names.utf8,
+        "fault": faults.note_fault,
+        "decorate": wrapping.decorate_target,
+    }
     with mstxkit.capture(run, **SMALL):
         engine.set_hooks(*{**real, hook: Fails(real[hook], error=error)}.values())
         try:
@@ -177,7 +182,7 @@ BEFORE = "ask" if sys.version_info >= (3, 12) else "hold"
 FORKING = {
     "before": (f"mstxkit.recorder.background.Background.{BEFORE}", {"x": 2}),
     "in the parent": ("mstxkit.recorder.forking.start_threads", {"x": 2}),
-    "in the child": ("mstxkit.recorder.live.make", {"x": 1}),
+    "in the child": ("mstxkit.recorder.live.make_file", {"x": 1}),
 }
 
 
@@ -229,7 +234,7 @@ def test_an_adoption_that_fails_is_done_by_the_next_one(run: Path, monkeypatch: 
     module, name = ADOPTING[where]
     failing = Fails(getattr(module, name), times=1, error=OSError(5, "injected"))
     monkeypatch.setattr(module, name, lambda *args, **kwargs: failing(*args, **kwargs))
-    first, second = adopt.collect(run), adopt.collect(run)
+    first, second = adopt.collect_dead(run), adopt.collect_dead(run)
 
     assert failing.calls >= 1
     assert not first
@@ -253,8 +258,8 @@ def test_a_logger_that_raises_does_not_reach_the_program(run: Path, monkeypatch:
     try:
         with mstxkit.capture(run, **SMALL):
             with monkeypatch.context() as patched:
-                failing = Fails(segment.compress)
-                patched.setattr(segment, "compress", failing)
+                failing = Fails(segment.compress_stream)
+                patched.setattr(segment, "compress_stream", failing)
                 record(400)
                 mstxkit.step(-1)
                 assert lives.wait_until(lambda: failing.calls >= 2), "the sealer has not survived it"

@@ -113,7 +113,7 @@ def test_who_looks_for_a_keeper_while_the_process_ends_takes_no_lock_after_that(
     run: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its file was left in shared memory: on a busy machine another thread had just looked, and took it last of all."""
-    hold, looks, goes_on = life.hold, threading.Event(), threading.Event()
+    hold, looks, goes_on = life.hold_lock, threading.Event(), threading.Event()
 
     def hold_late(path: Path) -> bool:
         if threading.current_thread() is looking:
@@ -125,7 +125,7 @@ def test_who_looks_for_a_keeper_while_the_process_ends_takes_no_lock_after_that(
         keeper = capturing._beside.keeper.get()  # type: ignore[union-attr]
         looking = threading.Thread(target=keeper.look)
         ending = threading.Thread(target=lambda: (keeper.end(time.monotonic() + 60), keeper.hand_over(lambda: True)))
-        monkeypatch.setattr(life, "hold", hold_late)
+        monkeypatch.setattr(life, "hold_lock", hold_late)
         life.let_go(keeper._lock)
         keeper._is_keeper = False  # there is none: it may become one
         looking.start()
@@ -162,7 +162,7 @@ def test_who_ends_together_with_the_keeper_takes_its_place_and_does_not_wait_for
         assert holder.stdout is not None and holder.stdout.readline() == "held\n"
 
         within_s = 30 if is_let_go else 0.05
-        assert keeper_of._within(within_s, keeper._becomes_keeper) == is_let_go
+        assert keeper_of._wait_within(within_s, keeper._becomes_keeper) == is_let_go
         lives.finished(holder)
 
 

@@ -121,7 +121,7 @@ def test_a_kill_loses_coalesced_calls_that_are_not_written_yet_but_not_their_num
         run,
         status=-9,
     )
-    adopt.collect(run)
+    adopt.collect_dead(run)
 
     assert [row["attributes"]["coalesced"] for row in lives.ranges(run)] == [30]
     assert [process["coalesced"] for process in lives.processes(run)] == [50]

@@ -15,7 +15,7 @@ from pathlib import Path
 from builders import lives, soak
 from typer.testing import CliRunner
 
-from mstxkit.cli import application
+from mstxkit.cli import build_application
 
 DEATHS, RANKS = soak.rounds(230, 8), 3
 # Entered and left, of the range outside and of the one inside of it.
@@ -71,7 +71,7 @@ def test_nothing_is_lost_doubled_or_invented_by_any_sudden_death(run: Path, tmp_
                 living.remove((rank, how, due_s))
         time.sleep(0.02)
 
-    assert CliRunner().invoke(application(), ["collect", str(run)]).exit_code == 0
+    assert CliRunner().invoke(build_application(), ["collect", str(run)]).exit_code == 0
     read = {pid: Counter[tuple[str, bool]]() for pid in logs}
     for row in lives.ranges(run):
         read[row["pid"]][row["name"], row["open"]] += 1

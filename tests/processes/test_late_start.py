@@ -93,7 +93,7 @@ def test_a_child_that_has_nothing_to_say_leaves_nothing(run: Path) -> None:
     """,
         run,
     )
-    adopt.collect(run)
+    adopt.collect_dead(run)
 
     assert len(lives.processes(run)) == 1
 

@@ -57,7 +57,7 @@ def test_a_relative_one_is_where_the_program_was_when_it_began(run: Path, tmp_pa
         """,
         run, tmp_path, by, status=-9, MSTXKIT_LIVE_FOLDER="mine" if by == "variable" else "",
     )  # fmt: skip
-    adopt.collect(run)
+    adopt.collect_dead(run)
 
     assert lives.ended(run) == {"recorded": 1}
     assert not lives.live_folder(run, str(tmp_path / "mine")).exists()
@@ -122,7 +122,7 @@ def test_a_live_file_on_the_runs_own_disk_survives_a_kill(run: Path) -> None:
         """,
         run,
     )
-    adopt.collect(run)
+    adopt.collect_dead(run)
 
     assert lives.ended(run) == {"ended": 1}
     assert lives.still_open(run) == {"open": 1}
@@ -232,7 +232,7 @@ def test_a_process_that_is_killed_while_it_makes_its_live_file_leaves_nothing(ru
             """,
             run, point, status=7,
         )  # fmt: skip
-        adopt.collect(run)
+        adopt.collect_dead(run)
 
     assert not list((run / "live").iterdir())
     assert not lives.live_folder(run).exists()
@@ -266,8 +266,8 @@ def test_two_runs_on_one_host_do_not_see_each_other(run: Path, tmp_path: Path) -
     with mstxkit.capture(other), mstxkit.mstx_range("of the other"):
         assert here.live_view() is not None
     left_alone = lives.live_folder(run).exists()
-    adopt.collect(other)
-    adopted = adopt.collect(run)
+    adopt.collect_dead(other)
+    adopted = adopt.collect_dead(run)
 
     assert left_alone
     assert len(adopted) == 1

@@ -95,7 +95,7 @@ def test_while_they_move_each_range_is_read_once_and_at_the_end_all_is_in_the_ru
     assert lives.wait_until(lambda: not here(run, disk))
     assert lives.ended(run) == {"r": 5_500} and lives.damage(run) == []
     assert [row["state"] for row in lives.processes(run)] == ["ended"]
-    assert lives.wait_until(lambda: not places.rows(str(run), lives.run_id(run), []))
+    assert lives.wait_until(lambda: not places.list_places(str(run), lives.run_id(run), []))
 
 
 def test_what_a_killed_process_left_is_sealed_here_and_fetched_by_hand(run: Path, disk: Path) -> None:
@@ -157,7 +157,7 @@ def test_where_the_runs_disk_is_full_they_stay_here_and_status_says_why(run: Pat
     full = mount("full", "size=1m,mode=700")
     lives.run(CAPTURES + "    record(3_000); time.sleep(1.5)", full / "run", disk)
     run_id = lives.run_id(full / "run")
-    assert lives.wait_until(lambda: any(row["problem"] for row in places.rows(str(full / "run"), run_id, [])))
+    assert lives.wait_until(lambda: any(row["problem"] for row in places.list_places(str(full / "run"), run_id, [])))
 
     assert lives.ended(full / "run") == {"r": 3_000}
     code, said = command("status", full / "run")
@@ -194,8 +194,10 @@ def test_on_another_host_it_is_said_what_is_still_on_which(run: Path, tmp_path: 
 
     assert local
     assert lives.ended(run) == {"r": 1_000}
-    assert lives.wait_until(lambda: [row["host"] for row in places.rows(str(run), lives.run_id(run), [])] == ["node1"])
-    (row,) = places.rows(str(run), lives.run_id(run), [])
+    assert lives.wait_until(
+        lambda: [row["host"] for row in places.list_places(str(run), lives.run_id(run), [])] == ["node1"]
+    )
+    (row,) = places.list_places(str(run), lives.run_id(run), [])
     assert (row["files"], row["bytes"], row["is_here"]) == (len(local), sum(p.stat().st_size for p in local), False)
     for verb in ("report", "status"):
         assert "on the own disk of its host, and not read here" in command(verb, run)[1]
@@ -248,4 +250,4 @@ def test_children_and_what_they_start_have_the_same_place(run: Path, disk: Path)
 
     assert lives.wait_until(lambda: not here(run, disk))
     assert lives.ended(run) == {"r": 11}
-    assert {name.split("-")[0] for name in in_run(run)} == {identity.host()}
+    assert {name.split("-")[0] for name in in_run(run)} == {identity.name_host()}

@@ -140,12 +140,12 @@ def test_what_ends_while_another_ranges_text_is_encoded_is_kept(run: Path) -> No
         return names.utf8(text)
 
     with mstxkit.capture(run):
-        engine.set_hooks(names.describe, utf8, faults.note, wrapping.decorate)
+        engine.set_hooks(names.describe_site, utf8, faults.note_fault, wrapping.decorate_target)
         try:
             with mstxkit.mstx_range("with a text", key="value \udcff"):
                 pass
         finally:
-            engine.set_hooks(names.describe, names.utf8, faults.note, wrapping.decorate)
+            engine.set_hooks(names.describe_site, names.utf8, faults.note_fault, wrapping.decorate_target)
 
     ended = lives.ended(run)
     assert ended["with a text"] == 1

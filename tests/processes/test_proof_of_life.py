@@ -150,7 +150,7 @@ def test_what_was_sealed_by_mistake_and_then_went_on_is_whole(run: Path) -> None
     copy.parent.mkdir(exist_ok=True)
     copy.rename(live)
     pointer.write_bytes(about)
-    adopt.collect(run)
+    adopt.collect_dead(run)
 
     assert recorded(run) == list(range(200))
     assert states(run) == ["ended"]
@@ -162,7 +162,7 @@ def test_a_fork_that_becomes_another_program_is_no_process_of_the_run(run: Path)
     victim.does("import os; child = os.fork(); child or os.execv('/bin/true', ['true'])")
     victim.does("os.waitpid(child, 0)")
     while_running = states(run)
-    adopt.collect(run)
+    adopt.collect_dead(run)
     victim.ends()
 
     assert while_running == ["running"]
@@ -174,7 +174,7 @@ def test_who_becomes_another_program_has_left(run: Path) -> None:
     victim = Victim(run)
     victim.tell("import os; os.execv('/bin/sleep', ['sleep', '600'])")
     assert lives.wait_until(lambda: states(run) == ["left"])
-    adopt.collect(run)
+    adopt.collect_dead(run)
     after = states(run)
     victim.process.kill()
     victim.process.communicate()

@@ -24,7 +24,7 @@ WRITES = """
         # The sealer keeps up, also where it gets no core: what is dropped is another test's matter.
         while number % 100 == 0 and (time.sleep(0.005) or engine.full_bank() >= 0):
             pass
-    mstxkit.capturing.stop()
+    mstxkit.capturing.stop_recording()
     print(number)
 """
 

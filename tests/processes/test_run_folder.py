@@ -201,7 +201,7 @@ def test_on_a_disk_that_is_full_at_the_end_the_live_file_stays_to_be_collected(r
     )
     pointers = len(list((folder / "live").glob("*.json")))
     (folder / "filler").unlink()
-    adopted = adopt.collect(folder)
+    adopted = adopt.collect_dead(folder)
 
     assert pointers == 1
     assert [(one.records, one.open_ranges) for one in adopted] == [(1000, True)]
@@ -269,7 +269,7 @@ def test_after_its_folder_was_removed_a_killed_process_can_still_be_collected(ru
         run,
     )
     lives.finished(process)
-    adopt.collect(run)
+    adopt.collect_dead(run)
 
     assert lives.ended(run) == {"x": 1000}
 

@@ -57,7 +57,7 @@ def test_a_stage_with_a_request_waiting_goes_on_and_the_request_has_failed(froze
         worst = max(worst, train(1))
         phases.add(duty._machine.phase(time_now()))
     subprocess.run(["fsfreeze", "-u", disk], check=True)
-    mstxkit.capturing.stop()
+    mstxkit.capturing.stop_recording()
     print(worst, *sorted(phases))
     """.replace("time_now()", "mstxkit.escalation.machine.moves.Now(time.time_ns(), time.monotonic_ns())"),
         run,
@@ -112,7 +112,7 @@ def test_the_end_waits_two_seconds_and_what_it_could_not_seal_is_sealed_later(fr
     freeze()
     record(500)
     began = time.monotonic()
-    mstxkit.capturing.stop()
+    mstxkit.capturing.stop_recording()
     print(time.monotonic() - began)
     began = time.monotonic()
     with mstxkit.mstx_range("unrecorded"): pass
@@ -125,7 +125,7 @@ def test_the_end_waits_two_seconds_and_what_it_could_not_seal_is_sealed_later(fr
 
     assert 1.9 < stopped < 2 + BUSY_S
     assert marked < BUSY_S
-    adopt.collect(run)
+    adopt.collect_dead(run)
     assert lives.ended(run) == {"r": 1000}
     assert [row["state"] for row in lives.processes(run)] == ["ended"]
     assert not lives.damage(run)
@@ -139,7 +139,7 @@ def test_how_long_the_end_waits_can_be_set(frozen_disk: Path) -> None:
     with mstxkit.mstx_range("r"): pass
     freeze()
     began = time.monotonic()
-    mstxkit.capturing.stop()
+    mstxkit.capturing.stop_recording()
     print(time.monotonic() - began)
     thaw_in(0.5)
     """,
@@ -147,7 +147,7 @@ def test_how_long_the_end_waits_can_be_set(frozen_disk: Path) -> None:
     )
 
     assert float(done) < 2
-    adopt.collect(frozen_disk / "run")
+    adopt.collect_dead(frozen_disk / "run")
     assert lives.ended(frozen_disk / "run") == {"r": 1}
 
 
@@ -164,19 +164,19 @@ def test_what_is_captured_next_has_nothing_to_do_with_what_still_hangs(frozen_di
     freeze()
     record("old", 1500)
     time.sleep(0.2)
-    mstxkit.capturing.stop()
+    mstxkit.capturing.stop_recording()
     mstxkit.capture(sys.argv[2], bank_bytes=256 << 10, banks=4, seal_every_s=0.05)  # room for a sealer that is late
     for number in range(100):
         if number == 25:
             thaw_in(0)
         record("new", 100)
         time.sleep(0.02)
-    mstxkit.capturing.stop()
+    mstxkit.capturing.stop_recording()
     """,
         frozen_disk / "run",
         other,
     )
-    adopt.collect(frozen_disk / "run")
+    adopt.collect_dead(frozen_disk / "run")
 
     assert lives.ended(frozen_disk / "run") == {"old": 1500}
     assert lives.ended(other) == {"new": 10_000}

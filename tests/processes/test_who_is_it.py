@@ -31,7 +31,7 @@ def job(tmp_path: Path, run: Path, program: str, *arguments: str, **variables: s
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert "mstxkit: fault" not in done.stderr
-    adopt.collect(run)
+    adopt.collect_dead(run)
     found = lives.processes(run)
     assert len({row["label"] for row in found}) == len(found)
     return [row for row in found if row["part"] != "fork server"]
@@ -133,7 +133,7 @@ def test_a_fork_is_a_child_and_not_what_its_parent_said_it_was(run: Path) -> Non
         """,
         run,
     )
-    adopt.collect(run)
+    adopt.collect_dead(run)
 
     assert parts(lives.processes(run)) == [(4, "tokenizer"), (4, "child"), (4, "process 1"), (4, "child")]
 

@@ -46,7 +46,7 @@ def answer(word, *words):
 @pytest.fixture(autouse=True)
 def _nobody_else(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """What profiles this test run itself is another matter."""
-    monkeypatch.setattr(others, "others", lambda: ())
+    monkeypatch.setattr(others, "find_others", lambda: ())
     yield
     assert guard._taken == {}
 
@@ -73,7 +73,7 @@ def refused(result: object) -> guard.Refusal:
 def test_a_device_that_another_process_has_is_refused_with_its_owner(peer: Peer, tmp_path: Path) -> None:
     before = time.time_ns()
     peer.ask("take", 3, "run-a", "actor_update")
-    refusal = refused(guard.take(3, run="run-b", stage="reward", folder=tmp_path))
+    refusal = refused(guard.take_device(3, run="run-b", stage="reward", folder=tmp_path))
 
     assert refusal.owner is not None
     assert refusal.owner[:4] == (peer.pid, os.uname().nodename, "run-a", "actor_update")
@@ -88,18 +88,18 @@ def test_a_device_that_another_process_has_is_refused_with_its_owner(peer: Peer,
 def test_another_device_is_free(peer: Peer, tmp_path: Path) -> None:
     peer.ask("take", 3, "run-a", "actor_update")
 
-    taken(guard.take(4, folder=tmp_path)).release()
+    taken(guard.take_device(4, folder=tmp_path)).release()
 
 
 def test_processes_without_a_device_do_not_meet(peer: Peer) -> None:
     assert peer.ask("take", "none", "run-a", "actor_update") == "taken"
-    taken(guard.take(None)).release()
+    taken(guard.take_device(None)).release()
 
 
 def test_a_released_device_is_free_and_names_nobody(peer: Peer, tmp_path: Path) -> None:
     peer.ask("take", 3, "run-a", "actor_update")
     peer.ask("release")
-    claim = taken(guard.take(3, folder=tmp_path))
+    claim = taken(guard.take_device(3, folder=tmp_path))
     claim.release()
 
     assert lock_file(tmp_path).read_bytes() == b""
@@ -107,7 +107,7 @@ def test_a_released_device_is_free_and_names_nobody(peer: Peer, tmp_path: Path) 
 
 def test_who_has_a_device_knows_who_waits_for_it_and_leaves_it_to_that_one(peer: Peer, tmp_path: Path) -> None:
     """Until it has been there, or is gone: else who takes the device again and again leaves nobody a turn."""
-    claim = taken(guard.take(3, stage="light", folder=tmp_path))
+    claim = taken(guard.take_device(3, stage="light", folder=tmp_path))
     before = claim.wanted_by
     peer.ask("take", 3, "run-b", "actor_update")
     waits = claim.wanted_by
@@ -126,7 +126,7 @@ def test_who_has_a_device_knows_who_waits_for_it_and_leaves_it_to_that_one(peer:
 def test_to_who_is_killed_or_does_not_come_for_minutes_no_device_is_left(
     peer: Peer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, goes: str
 ) -> None:
-    claim = taken(guard.take(3, stage="light", folder=tmp_path))
+    claim = taken(guard.take_device(3, stage="light", folder=tmp_path))
     peer.ask("take", 3, "run-b", "actor_update")
     claim.release()
     if goes == "killed":
@@ -142,7 +142,7 @@ def test_the_device_of_a_killed_process_is_free(peer: Peer, tmp_path: Path) -> N
     peer.ask("take", 3, "run-a", "actor_update")
     peer.end(signal.SIGKILL)
     left = lock_file(tmp_path).read_bytes()
-    claim = taken(guard.take(3, run="run-b", folder=tmp_path))
+    claim = taken(guard.take_device(3, run="run-b", folder=tmp_path))
 
     assert json.loads(left)["run"] == "run-a"
     assert json.loads(lock_file(tmp_path).read_bytes())["run"] == "run-b"
@@ -150,19 +150,19 @@ def test_the_device_of_a_killed_process_is_free(peer: Peer, tmp_path: Path) -> N
 
 
 def test_a_process_has_one_session_whatever_the_device(tmp_path: Path) -> None:
-    claim = taken(guard.take(3, run="run-a", stage="reward", folder=tmp_path))
+    claim = taken(guard.take_device(3, run="run-a", stage="reward", folder=tmp_path))
     for device in (3, 4, None):
-        why = refused(guard.take(device, folder=tmp_path)).sentence
+        why = refused(guard.take_device(device, folder=tmp_path)).sentence
         assert why.startswith(f"a session of mstxkit runs in this process already: process {os.getpid()} on ")
     claim.release()
     claim.release()
 
-    taken(guard.take(4, folder=tmp_path)).release()
+    taken(guard.take_device(4, folder=tmp_path)).release()
 
 
 def test_a_file_of_the_program_that_got_the_locks_number_is_neither_emptied_nor_closed(tmp_path: Path) -> None:
     """A program may close every descriptor that it has, and open its own, in the middle of a session."""
-    claim = taken(guard.take(3, folder=tmp_path))
+    claim = taken(guard.take_device(3, folder=tmp_path))
     (number,) = [int(fd.name) for fd in Path("/proc/self/fd").iterdir() if fd.resolve() == lock_file(tmp_path)]
     own = os.open(tmp_path / "own", os.O_RDWR | os.O_CREAT)
     os.dup2(own, number)
@@ -177,8 +177,8 @@ def test_a_file_of_the_program_that_got_the_locks_number_is_neither_emptied_nor_
 
 def test_asking_in_the_owning_process_does_not_free_its_lock(peer: Peer, tmp_path: Path) -> None:
     """POSIX frees a lock when its process closes any descriptor of the file."""
-    claim = taken(guard.take(3, run="run-a", folder=tmp_path))
-    guard.take(3, folder=tmp_path)
+    claim = taken(guard.take_device(3, run="run-a", folder=tmp_path))
+    guard.take_device(3, folder=tmp_path)
 
     assert peer.ask("take", 3, "run-b", "reward").startswith("refused: device 3 is taken by process ")
     claim.release()
@@ -186,9 +186,9 @@ def test_asking_in_the_owning_process_does_not_free_its_lock(peer: Peer, tmp_pat
 
 
 def test_releasing_an_old_claim_leaves_the_next_one(peer: Peer, tmp_path: Path) -> None:
-    old = taken(guard.take(3, folder=tmp_path))
+    old = taken(guard.take_device(3, folder=tmp_path))
     old.release()
-    claim = taken(guard.take(3, folder=tmp_path))
+    claim = taken(guard.take_device(3, folder=tmp_path))
     old.release()
 
     assert peer.ask("take", 3, "run-b", "reward").startswith("refused")
@@ -200,7 +200,7 @@ def test_of_many_threads_one_gets_it(tmp_path: Path) -> None:
 
     def try_it() -> None:
         start.wait()
-        results.append(guard.take(3, folder=tmp_path))
+        results.append(guard.take_device(3, folder=tmp_path))
 
     on_threads(8, lambda _: try_it())
     claims = [result for result in results if isinstance(result, guard.Claim)]
@@ -219,7 +219,7 @@ def test_a_forked_child_has_nothing_of_its_parents_claim(peer: Peer, tmp_path: P
 def test_a_forked_child_that_releases_changes_nothing(peer: Peer, tmp_path: Path) -> None:
     peer.ask("take", 3, "run-a", "reward")
     peer.ask("fork", "release")
-    owner = refused(guard.take(3, folder=tmp_path)).owner
+    owner = refused(guard.take_device(3, folder=tmp_path)).owner
 
     assert owner is not None and (owner.pid, owner.stage) == (peer.pid, "reward")
 
@@ -234,7 +234,7 @@ def test_the_child_of_a_dead_owner_does_not_keep_the_device(make_peer: MakePeer,
     try:
         peer.end()
 
-        taken(guard.take(3, folder=tmp_path)).release()
+        taken(guard.take_device(3, folder=tmp_path)).release()
     finally:
         os.kill(child, signal.SIGKILL)
 
@@ -248,7 +248,7 @@ def test_a_lock_whose_owner_cannot_be_read_is_a_lock(
     monkeypatch.setattr(guard, "_ASK_AGAIN", 1)
     peer.ask("take", 3, "run-a", "reward")
     lock_file(tmp_path).write_bytes(text if isinstance(text, bytes) else text.encode())
-    refusal = refused(guard.take(3, folder=tmp_path))
+    refusal = refused(guard.take_device(3, folder=tmp_path))
 
     assert refusal == (
         "device 3 is taken by another process of this user, which does not say who it is",
@@ -265,7 +265,7 @@ def test_what_a_dead_owner_left_is_not_told_of_the_living_one(
     about = json.loads(lock_file(tmp_path).read_bytes())
     lock_file(tmp_path).write_text(json.dumps({**about, "pid_start": about["pid_start"] - 1}))
 
-    assert refused(guard.take(3, folder=tmp_path)).owner is None
+    assert refused(guard.take_device(3, folder=tmp_path)).owner is None
 
 
 def test_a_lock_that_was_removed_meanwhile_is_not_the_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -279,7 +279,7 @@ def test_a_lock_that_was_removed_meanwhile_is_not_the_lock(tmp_path: Path, monke
         return lockf(descriptor, operation)
 
     monkeypatch.setattr(guard.fcntl, "lockf", remove_first)
-    claim = taken(guard.take(3, folder=tmp_path))
+    claim = taken(guard.take_device(3, folder=tmp_path))
 
     assert lock_file(tmp_path).stat().st_ino != removed[0]
     assert json.loads(lock_file(tmp_path).read_bytes())["pid"] == os.getpid()
@@ -290,7 +290,7 @@ def test_a_lock_that_was_removed_meanwhile_is_not_the_lock(tmp_path: Path, monke
 def test_what_is_no_file_of_ours_is_refused_and_left(tmp_path: Path, kind: str) -> None:
     path = lock_file(tmp_path)
     {"link": lambda: path.symlink_to(tmp_path / "else"), "fifo": lambda: os.mkfifo(path), "folder": path.mkdir}[kind]()
-    refusal = refused(guard.take(3, folder=tmp_path))
+    refusal = refused(guard.take_device(3, folder=tmp_path))
 
     assert refusal.sentence.startswith("device 3 cannot be locked against other processes: ")
     assert not (tmp_path / "else").exists() and os.path.lexists(path)
@@ -300,7 +300,7 @@ def test_a_folder_of_somebody_elses_is_refused(tmp_path: Path) -> None:
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / f"mstxkit-{os.geteuid()}").symlink_to(tmp_path / "elsewhere")
 
-    assert "is a symbolic link" in refused(guard.take(3, folder=tmp_path)).sentence
+    assert "is a symbolic link" in refused(guard.take_device(3, folder=tmp_path)).sentence
 
 
 def test_a_full_disk_hides_the_owner_and_not_the_lock(
@@ -310,7 +310,7 @@ def test_a_full_disk_hides_the_owner_and_not_the_lock(
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "pwrite", full)
-    claim = taken(guard.take(3, folder=tmp_path))
+    claim = taken(guard.take_device(3, folder=tmp_path))
 
     assert peer.ask("take", 3, "run-b", "x").startswith("refused: device 3 is taken by another process of this user")
     claim.release()
@@ -318,7 +318,7 @@ def test_a_full_disk_hides_the_owner_and_not_the_lock(
 
 def test_without_a_folder_given_the_locks_are_the_users_own_on_shared_memory() -> None:
     device = 90_000 + os.getpid()
-    claim = taken(guard.take(device))
+    claim = taken(guard.take_device(device))
     path = Path(f"/dev/shm/mstxkit-{os.geteuid()}/devices/npu-{device}.lock")
     if not path.exists():
         path = Path("/tmp", *path.parts[3:])
@@ -332,8 +332,8 @@ def test_without_a_folder_given_the_locks_are_the_users_own_on_shared_memory() -
 
 def test_who_else_profiles_is_the_reason_of_a_refusal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     found = (others.Other("a", "a owns it"), others.Other("b", "b may start"))
-    monkeypatch.setattr(others, "others", lambda: found)
-    refusal = refused(guard.take(3, folder=tmp_path))
+    monkeypatch.setattr(others, "find_others", lambda: found)
+    refusal = refused(guard.take_device(3, folder=tmp_path))
 
     assert refusal == ("a owns it; b may start", None)
     assert not lock_file(tmp_path).exists()
@@ -342,8 +342,8 @@ def test_who_else_profiles_is_the_reason_of_a_refusal(tmp_path: Path, monkeypatc
 @pytest.mark.skipif(sys.platform != "linux", reason="/proc")
 def test_a_refusal_leaves_no_file_open(peer: Peer, tmp_path: Path) -> None:
     peer.ask("take", 3, "run-a", "reward")
-    guard.take(3, folder=tmp_path)
+    guard.take_device(3, folder=tmp_path)
     before = os.listdir("/proc/self/fd")
-    guard.take(3, folder=tmp_path)
+    guard.take_device(3, folder=tmp_path)
 
     assert len(os.listdir("/proc/self/fd")) == len(before)

@@ -58,7 +58,7 @@ told["wrong"] = [asked(options={"ticks": 7}), asked(limits={"files": 101})]
 (folder / "own.yaml").write_text("mstxkit: {enabled: true, ticks: true, limits: {files: 3}}")
 written = io.StringIO()
 with contextlib.redirect_stdout(written), contextlib.suppress(SystemExit):
-    mstxkit.cli.application()(["config", "show", str(folder / "own.yaml"), "--json"], prog_name="mstxkit")
+    mstxkit.cli.build_application()(["config", "show", str(folder / "own.yaml"), "--json"], prog_name="mstxkit")
 told["shown"] = json.loads(written.getvalue())
 fields = {**schema()["properties"], **schema()["$defs"]["Limits"]["properties"]}
 told["schema"] = [fields["ticks"]["description"], fields["files"]["description"]]

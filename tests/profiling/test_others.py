@@ -21,7 +21,9 @@ FRAMEWORKS = ("torch", "torch_npu", "mindspore", "mindspeed_rl", "verl")
 
 
 def told(environment: dict[str, str] | None = None) -> list[str]:
-    return [f"{other.who}: {other.sentence}" for other in others.others({} if environment is None else environment)]
+    return [
+        f"{other.who}: {other.sentence}" for other in others.find_others({} if environment is None else environment)
+    ]
 
 
 @pytest.fixture(autouse=True)
@@ -38,7 +40,7 @@ def loaded(monkeypatch: pytest.MonkeyPatch, name: str, **contents: Any) -> None:
 
 
 def test_where_nobody_profiles_nobody_is_found() -> None:
-    assert others.others({}) == ()
+    assert others.find_others({}) == ()
 
 
 @pytest.mark.parametrize(
@@ -54,7 +56,7 @@ def test_where_nobody_profiles_nobody_is_found() -> None:
 def test_an_owner_in_the_environment_is_named_with_what_to_do(
     environment: dict[str, str], who: str, words: tuple[str, ...]
 ) -> None:
-    (other,) = others.others(environment)
+    (other,) = others.find_others(environment)
 
     assert other.who == who
     assert [word for word in words if word not in other.sentence] == []
@@ -75,13 +77,13 @@ def test_an_owner_in_the_environment_is_named_with_what_to_do(
     ],
 )
 def test_a_variable_that_starts_nothing_is_no_owner(environment: dict[str, str]) -> None:
-    assert others.others(environment) == ()
+    assert others.find_others(environment) == ()
 
 
 def test_all_who_may_profile_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PROFILER_SAMPLECONFIG", "{}")
     monkeypatch.setenv("PROFILING_MODE", "dynamic")
-    refusal = guard.take(None)
+    refusal = guard.take_device(None)
 
     assert isinstance(refusal, guard.Refusal)
     assert "PROFILING_MODE" in refusal.sentence and "PROFILER_SAMPLECONFIG" in refusal.sentence
@@ -94,7 +96,7 @@ def test_verls_profiler_counts_its_sessions(monkeypatch: pytest.MonkeyPatch, cou
     profiler = SimpleNamespace(_define_count=count)
     loaded(monkeypatch, "verl.utils.profiler.mstx_profile", NPUProfiler=profiler)
 
-    assert [other.who for other in others.others({})] == found
+    assert [other.who for other in others.find_others({})] == found
     assert not found or "global_profiler.steps" in told()[0]
 
 
@@ -104,7 +106,7 @@ def test_mindspores_profiler_is_seen(monkeypatch: pytest.MonkeyPatch, initialize
     interface = SimpleNamespace(is_initialized=initialized)
     loaded(monkeypatch, "mindspore.profiler.profiler_interface", ProfilerInterface=interface)
 
-    assert [other.who for other in others.others({})] == found
+    assert [other.who for other in others.find_others({})] == found
 
 
 def test_a_framework_that_keeps_its_state_elsewhere_is_a_counted_fault(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -114,7 +116,7 @@ def test_a_framework_that_keeps_its_state_elsewhere_is_a_counted_fault(monkeypat
             raise RuntimeError("moved")
 
     loaded(monkeypatch, "verl.utils.profiler.mstx_profile", NPUProfiler=Odd())
-    found = others.others({"PROFILING_MODE": "dynamic"})
+    found = others.find_others({"PROFILING_MODE": "dynamic"})
 
     assert [other.who for other in found] == ["msprof"]
     assert faults.counts == {"guard.others": 1}
@@ -125,7 +127,7 @@ def test_a_module_that_is_still_being_imported_is_no_owner(monkeypatch: pytest.M
         loaded(monkeypatch, name)
     loaded(monkeypatch, "verl.utils.profiler.mstx_profile")
 
-    assert (others.others({}), faults.counts) == ((), {})
+    assert (others.find_others({}), faults.counts) == ((), {})
 
 
 def test_nothing_is_imported_to_find_out() -> None:

@@ -35,7 +35,7 @@ def megatron(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 
 
 def order(tmp_path: Path, world_size: int = 16, role: str = "actor") -> Order:
-    return Order(tmp_path, "a" * 32, 3, world_size, role, "actor_update", 7, presets.load("full"), "ab" * 8)
+    return Order(tmp_path, "a" * 32, 3, world_size, role, "actor_update", 7, presets.load_preset("full"), "ab" * 8)
 
 
 def read(file: Path) -> Any:
@@ -60,7 +60,7 @@ def test_nothing_is_imported_for_it() -> None:
 def test_what_torch_npu_wrote_stays_and_what_it_lacks_is_added(megatron: ModuleType, tmp_path: Path) -> None:
     known = metadata.distributed_args(3, 16)
     (tmp_path / "profiler_metadata.json").write_text(json.dumps({"trace_id": "F0", "role": "its own"}))
-    metadata.complete(tmp_path, order(tmp_path), known)
+    metadata.complete_metadata(tmp_path, order(tmp_path), known)
 
     found = read(tmp_path / "profiler_metadata.json")
     assert found == {
@@ -76,28 +76,28 @@ def test_what_torch_npu_wrote_stays_and_what_it_lacks_is_added(megatron: ModuleT
 def test_distributed_args_of_the_program_itself_are_not_replaced(megatron: ModuleType, tmp_path: Path) -> None:
     """MindSpeed-LLM adds them to a profiler of its own."""
     (tmp_path / "profiler_metadata.json").write_text(json.dumps({"distributed_args": {"rank": 9}}))
-    metadata.complete(tmp_path, order(tmp_path), metadata.distributed_args(3, 16))
+    metadata.complete_metadata(tmp_path, order(tmp_path), metadata.distributed_args(3, 16))
 
     assert read(tmp_path / "profiler_metadata.json")["distributed_args"] == {"rank": 9}
 
 
 def test_without_sizes_tools_are_not_told_wrong_ones(tmp_path: Path) -> None:
     """msprof-analyze takes sizes that are left out for 1, and refuses the world size then."""
-    metadata.complete(tmp_path, order(tmp_path, role=""), {"rank": 3, "world_size": 16})
+    metadata.complete_metadata(tmp_path, order(tmp_path, role=""), {"rank": 3, "world_size": 16})
 
     assert list(read(tmp_path / "profiler_metadata.json")) == ["mstxkit"]
 
 
 def test_metadata_that_cannot_be_read_are_left_as_they_are(tmp_path: Path) -> None:
     (tmp_path / "profiler_metadata.json").write_text("half of")
-    metadata.complete(tmp_path, order(tmp_path), {})
+    metadata.complete_metadata(tmp_path, order(tmp_path), {})
 
     assert (tmp_path / "profiler_metadata.json").read_text() == "half of"
 
 
 def test_a_rank_that_the_profiler_did_not_know_is_named(tmp_path: Path) -> None:
     (tmp_path / "profiler_info.json").write_text(json.dumps({"config": {}}))
-    metadata.complete(tmp_path, order(tmp_path), {})
+    metadata.complete_metadata(tmp_path, order(tmp_path), {})
 
     assert read(tmp_path / "profiler_info_3.json") == {"config": {}, "rank_id": 3}
     assert not (tmp_path / "profiler_info.json").exists()
@@ -105,18 +105,18 @@ def test_a_rank_that_the_profiler_did_not_know_is_named(tmp_path: Path) -> None:
 
 def test_a_rank_that_it_knew_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "profiler_info_5.json").write_text(json.dumps({"rank_id": 5}))
-    metadata.complete(tmp_path, order(tmp_path), {})
+    metadata.complete_metadata(tmp_path, order(tmp_path), {})
 
     assert sorted(path.name for path in tmp_path.glob("profiler_info*")) == ["profiler_info_5.json"]
 
 
 def test_a_process_alone_has_no_rank_to_name(tmp_path: Path) -> None:
     (tmp_path / "profiler_info.json").write_text("{}")
-    metadata.complete(tmp_path, order(tmp_path, world_size=1), {})
+    metadata.complete_metadata(tmp_path, order(tmp_path, world_size=1), {})
 
     assert (tmp_path / "profiler_info.json").exists()
 
 
 def test_nothing_is_said_of_a_device_where_data_are_no_folder(tmp_path: Path) -> None:
     with pytest.raises(OSError):
-        metadata.complete(tmp_path / "gone", order(tmp_path), {})
+        metadata.complete_metadata(tmp_path / "gone", order(tmp_path), {})

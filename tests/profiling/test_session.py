@@ -21,7 +21,7 @@ from mstxkit import faults
 from mstxkit.host import folders, identity
 from mstxkit.profiling import backends, guard, metadata, others, presets
 from mstxkit.profiling.backends import _session
-from mstxkit.profiling.backends import here as backend_here
+from mstxkit.profiling.backends import find_profiler as backend_here
 from mstxkit.profiling.session import OneSession
 from mstxkit.store import documents, layout, run_file
 
@@ -29,7 +29,7 @@ from mstxkit.store import documents, layout, run_file
 @pytest.fixture(autouse=True)
 def _nothing_is_left(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
     """Devices of these tests are their own, and none is left taken."""
-    monkeypatch.setattr(others, "others", lambda: ())
+    monkeypatch.setattr(others, "find_others", lambda: ())
     monkeypatch.setitem(sys.modules, "tried", SimpleNamespace(__version__="1.2.3"))
     (tmp_path / "shm").mkdir()
     monkeypatch.setattr(folders, "SHARED_MEMORY", str(tmp_path / "shm"))
@@ -41,7 +41,7 @@ def _nothing_is_left(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterato
 @pytest.fixture
 def backend(monkeypatch: pytest.MonkeyPatch) -> Tried:
     made = Tried()
-    monkeypatch.setattr(backends, "chosen", lambda: (made, {"first": "not imported"}))
+    monkeypatch.setattr(backends, "choose_backend", lambda: (made, {"first": "not imported"}))
     return made
 
 
@@ -75,7 +75,7 @@ def test_its_file_says_all_that_there_is_to_say(run: Run) -> None:
     costs = [told.pop("start_cost_ns"), told.pop("stop_cost_ns")]
     assert min(costs) > 0
     assert told == {
-        "format": 1, "run": "a" * 32, "host": identity.host(), "boot": identity.boot_id(), "pid": os.getpid(),
+        "format": 1, "run": "a" * 32, "host": identity.name_host(), "boot": identity.boot_id(), "pid": os.getpid(),
         "pid_start": identity.pid_start(os.getpid()), "pidns": os.stat("/proc/self/ns/pid").st_ino,
         "rank": 3, "world_size": 8, "role": "actor",
         "stage": "actor_update", "step": 7, "steps": [7, 8], "request": "ab" * 8, "preset": "full",
@@ -193,7 +193,9 @@ def test_without_a_session_there_is_nothing_to_end(run: Run) -> None:
 
 
 def test_where_no_profiler_can_record_each_says_why(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(backends, "chosen", lambda: (None, {"torch_npu": "it sees no NPU", "torch": "not imported"}))
+    monkeypatch.setattr(
+        backends, "choose_backend", lambda: (None, {"torch_npu": "it sees no NPU", "torch": "not imported"})
+    )
 
     assert run.begin() == ("no profiler can record in this process: torch_npu: it sees no NPU; torch: not imported")
     assert run.files() == []
@@ -208,7 +210,7 @@ def test_a_framework_in_pieces_is_no_error_for_who_asks(monkeypatch: pytest.Monk
     def broken() -> Any:
         raise AttributeError("partially initialized module")
 
-    monkeypatch.setattr(backends, "chosen", broken)
+    monkeypatch.setattr(backends, "choose_backend", broken)
 
     assert backend_here() == (None, {"any": "AttributeError: partially initialized module"})
     assert OneSession().begin(Run(Path("/")).order()) == (
@@ -242,7 +244,9 @@ def test_the_device_is_the_hosts_own_number(
 
 
 def test_who_profiles_already_is_named_and_nothing_is_made(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(others, "others", lambda: (others.Other("verl", "verl's own profiler records; wait for it"),))
+    monkeypatch.setattr(
+        others, "find_others", lambda: (others.Other("verl", "verl's own profiler records; wait for it"),)
+    )
 
     assert run.begin() == "verl's own profiler records; wait for it"
     assert not (run.folder / "profiles").exists()
@@ -335,7 +339,7 @@ def test_what_goes_wrong_after_the_stop_leaves_no_file_that_says_it_records(
     def complete(*_: Any) -> None:
         raise raised
 
-    monkeypatch.setattr("mstxkit.profiling.metadata.complete", complete)
+    monkeypatch.setattr("mstxkit.profiling.metadata.complete_metadata", complete)
     run.begin()
     try:
         recorded = run.end(steps=[7])

@@ -379,7 +379,7 @@ def test_a_kill_leaves_a_session_that_says_it_records_and_frees_the_device(tmp_p
     ((told, folder),) = done.sessions()
     assert (told["state"], told["end_ns"], told["output"]) == ("recording", None, None)
     assert len(list(folder.glob("*_ascend_pt/PROF_*"))) == 1
-    claim = guard.take(DEVICE, folder=tmp_path / "shm")
+    claim = guard.take_device(DEVICE, folder=tmp_path / "shm")
     assert isinstance(claim, guard.Claim), claim
     claim.release()
 

@@ -74,10 +74,10 @@ def kind(monkeypatch: pytest.MonkeyPatch) -> Iterator[type[Profile]]:
         monkeypatch.setitem(sys.modules, name, module)
     for name in [name for name in sys.modules if name.partition(".")[0] in ("torch_npu", "mindspore")]:
         monkeypatch.delitem(sys.modules, name)
-    undo = theirs.watch()
+    undo = theirs.watch_profilers()
     yield made
     undo()
-    faults.reset()
+    faults.reset_counts()
 
 
 @pytest.mark.parametrize(
@@ -142,7 +142,9 @@ def test_one_with_a_schedule_is_in_the_way_only_in_its_window(kind: Any) -> None
     profiler.start()
     told = []
     for _ in range(6):
-        told.append((bool(others.in_the_way()), [begins_in for _, begins_in in others.coming(threading.get_ident())]))
+        told.append(
+            (bool(others.in_the_way()), [begins_in for _, begins_in in others.list_coming(threading.get_ident())])
+        )
         profiler.step()
 
     assert told == [(False, [2]), (False, [1]), (True, [0]), (True, [0]), (False, []), (False, [])]
@@ -153,7 +155,7 @@ def test_a_watcher_sees_what_the_thread_that_trains_sees(kind: Any) -> None:
     kept = kind(), kind(Schedule(2, 1, 1))
     trains, seen = threading.get_ident(), []
     kept[1].start()
-    elsewhere(lambda: seen.extend([others.coming(trains), others.coming(None)]))
+    elsewhere(lambda: seen.extend([others.list_coming(trains), others.list_coming(None)]))
 
     assert [[begins_in for _, begins_in in told] for told in seen] == [[2], [2]]
 
@@ -161,7 +163,7 @@ def test_a_watcher_sees_what_the_thread_that_trains_sees(kind: Any) -> None:
 def test_a_refusal_says_who_since_when_and_what_to_do(kind: Any) -> None:
     profiler = kind()
     profiler.start()
-    (other,) = others.others({})
+    (other,) = others.find_others({})
 
     assert other.sentence.startswith("torch's profile is on, started at ")
     assert "UTC on thread MainThread; ask again after it, or take it out" in other.sentence
@@ -190,13 +192,13 @@ def test_one_that_exists_on_another_thread_is_waited_for_from_then_on(kind: Any)
 def test_ours_is_none_of_theirs(kind: Any) -> None:
     called: list[str] = []
     undo = theirs.before_they_start(called.append)
-    with theirs.ours():
+    with theirs.mark_ours():
         profiler = kind()
         profiler.start()
         profiler._prepare_trace()
     undo()
 
-    assert (theirs.live(), called) == ((), [])
+    assert (theirs.list_live(), called) == ((), [])
 
 
 def test_who_is_to_give_way_is_told_before_theirs_begins(kind: Any) -> None:
@@ -238,9 +240,9 @@ def test_what_theirs_raises_is_theirs(kind: Any, monkeypatch: pytest.MonkeyPatch
 
 
 def test_the_entry_points_are_put_back(kind: Any) -> None:
-    theirs.watch()()
+    theirs.watch_profilers()()
     found = {name: vars(kind)[name] is vars(Profile)[name] for name in ("__init__", "start", "step", "stop")}
-    theirs.watch()  # which the fixture takes back
+    theirs.watch_profilers()  # which the fixture takes back
 
     assert found == dict.fromkeys(found, True)
 

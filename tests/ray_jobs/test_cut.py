@@ -41,5 +41,5 @@ def test_while_the_network_is_cut_training_goes_on_and_when_it_is_healed_all_of_
     assert said["judged"] == STEPS - 1
     assert figures is not None
     assert figures.values["mstxkit/time_s/actor_generate/slowest_rank"] == 1, "all are in the last step"
-    assert {verdict.rank for verdict in verdicts.read(job.run) if verdict.is_blaming} == {1}
+    assert {verdict.rank for verdict in verdicts.read_verdicts(job.run) if verdict.is_blaming} == {1}
     assert [fault for faults in said["faults"] for fault in faults if fault != "cluster.ray"] == []

@@ -15,26 +15,26 @@ FIELD, TAKEN = "worker_process_setup_hook", "__RAY_WORKER_PROCESS_SETUP_HOOK_ENV
 
 
 def test_nothing_is_handed_on_while_nothing_is_on() -> None:
-    assert ray_environment.variables({"PATH": "/bin", "MSTXKIT_NATIVE": "0"}) == {}
+    assert ray_environment.pick_variables({"PATH": "/bin", "MSTXKIT_NATIVE": "0"}) == {}
 
 
 def test_settings_are_handed_on_but_not_what_this_process_alone_is(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir("/")
     given = {"MSTXKIT_RUN": "runs/1", "MSTXKIT_NATIVE": "0", "MSTXKIT_ROLE": "driver", NEXT_HOOK: "a.b", "HOME": "/"}
 
-    assert ray_environment.variables(given) == {"MSTXKIT_RUN": "/runs/1", "MSTXKIT_NATIVE": "0"}
+    assert ray_environment.pick_variables(given) == {"MSTXKIT_RUN": "/runs/1", "MSTXKIT_NATIVE": "0"}
 
 
 @pytest.mark.parametrize("theirs", [None, {}, {"env_vars": None}])
 def test_without_an_environment_of_the_callers_ours_is_all(theirs: dict[str, object] | None) -> None:
-    assert ray_environment.composed(theirs, OURS).environment == {FIELD: SETUP, "env_vars": OURS}
+    assert ray_environment.compose_environment(theirs, OURS).environment == {FIELD: SETUP, "env_vars": OURS}
 
 
 def test_what_the_caller_gave_is_kept_and_wins_and_is_not_changed() -> None:
     theirs = {"pip": ["x"], "env_vars": {"MSTXKIT_RUN": "/elsewhere", "A": "1"}}
     before = json.dumps(theirs)
 
-    made = ray_environment.composed(theirs, OURS).environment
+    made = ray_environment.compose_environment(theirs, OURS).environment
 
     assert made["pip"] == ["x"]
     assert made["env_vars"] == {"MSTXKIT_RUN": "/elsewhere", "MSTXKIT_AUTOPATCH": "verl", "A": "1"}
@@ -42,18 +42,20 @@ def test_what_the_caller_gave_is_kept_and_wins_and_is_not_changed() -> None:
 
 
 def test_a_hook_by_path_runs_after_ours() -> None:
-    made = ray_environment.composed({FIELD: "their.hook"}, OURS).environment
+    made = ray_environment.compose_environment({FIELD: "their.hook"}, OURS).environment
 
     assert (made[FIELD], made["env_vars"][NEXT_HOOK]) == (SETUP, "their.hook")
 
 
 def test_our_own_hook_is_not_composed_with_itself() -> None:
-    assert NEXT_HOOK not in ray_environment.composed({FIELD: SETUP}, OURS).environment["env_vars"]
+    assert NEXT_HOOK not in ray_environment.compose_environment({FIELD: SETUP}, OURS).environment["env_vars"]
 
 
 def test_a_hook_that_ray_has_taken_over_runs_after_ours_too() -> None:
     """Beside that variable Ray 2.42 refuses the field."""
-    made = ray_environment.composed({FIELD: "their.hook", "env_vars": {TAKEN: "their.hook"}}, OURS).environment
+    made = ray_environment.compose_environment(
+        {FIELD: "their.hook", "env_vars": {TAKEN: "their.hook"}}, OURS
+    ).environment
 
     assert FIELD not in made
     assert (made["env_vars"][TAKEN], made["env_vars"][NEXT_HOOK]) == (SETUP, "their.hook")
@@ -67,7 +69,7 @@ def test_a_function_as_hook_runs_after_ours_and_its_error_is_raised(monkeypatch:
         calls.append("theirs")
         raise RuntimeError
 
-    hook = ray_environment.composed({FIELD: theirs}, OURS).environment[FIELD]
+    hook = ray_environment.compose_environment({FIELD: theirs}, OURS).environment[FIELD]
     with pytest.raises(RuntimeError):
         hook()
 
@@ -84,12 +86,12 @@ def test_a_function_as_hook_is_pickled_by_value() -> None:
 
 
 def test_what_is_no_hook_is_left_for_ray_to_refuse() -> None:
-    assert ray_environment.composed({FIELD: 5}, OURS).environment[FIELD] == 5
+    assert ray_environment.compose_environment({FIELD: 5}, OURS).environment[FIELD] == 5
 
 
 @pytest.mark.parametrize("field", ["conda", "container", "image_uri", "py_executable"])
 def test_in_another_python_no_hook_can_end_a_worker(field: str) -> None:
-    made = ray_environment.composed({field: "x"}, OURS)
+    made = ray_environment.compose_environment({field: "x"}, OURS)
 
     assert made.environment == {field: "x", "env_vars": OURS}
     assert field in made.notes[0]
@@ -97,7 +99,7 @@ def test_in_another_python_no_hook_can_end_a_worker(field: str) -> None:
 
 def test_under_ray_client_the_variable_is_set_on_which_ray_acts() -> None:
     """The field is left as it is: Ray does not act on it there, with us or without."""
-    made = ray_environment.composed({FIELD: "their.hook"}, OURS, is_client=True).environment
+    made = ray_environment.compose_environment({FIELD: "their.hook"}, OURS, is_client=True).environment
 
     assert made == {FIELD: "their.hook", "env_vars": {**OURS, TAKEN: SETUP}}
 
@@ -109,7 +111,7 @@ class TestSubmitted:
     def merged(
         job: dict[str, object], given: dict[str, object] | None, is_overriding: bool = False
     ) -> tuple[dict[str, object], dict[str, object] | None, tuple[str, ...]]:
-        text, made = ray_environment.injected(json.dumps({"runtime_env": job}), given, OURS, is_overriding)
+        text, made = ray_environment.inject_into_job(json.dumps({"runtime_env": job}), given, OURS, is_overriding)
         return json.loads(text)["runtime_env"], made.environment, made.notes
 
     def test_ours_goes_into_the_jobs(self) -> None:

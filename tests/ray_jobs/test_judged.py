@@ -23,7 +23,9 @@ def _with_ray() -> None:
 
 
 def blamed(run: Path) -> list[tuple[str, int | None, str | None]]:
-    return [(verdict.kind, verdict.rank, verdict.stage) for verdict in verdicts.read(run) if verdict.is_blaming]
+    return [
+        (verdict.kind, verdict.rank, verdict.stage) for verdict in verdicts.read_verdicts(run) if verdict.is_blaming
+    ]
 
 
 def test_the_slow_worker_of_several_nodes_is_named_by_one_actor_also_where_that_is_killed_on_the_way(

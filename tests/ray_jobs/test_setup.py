@@ -15,7 +15,7 @@ from mstxkit.bootstrap.ray_environment import NEXT_HOOK
 @pytest.fixture(autouse=True)
 def _undone() -> Iterator[None]:
     yield
-    ray_job.undo("worker")
+    ray_job.restore_ray("worker")
 
 
 def test_the_users_hook_waits_until_the_worker_is_connected(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -39,4 +39,4 @@ def test_a_fault_of_ours_is_counted_and_not_raised(monkeypatch: pytest.MonkeyPat
 
 
 def test_without_ray_there_is_nothing_to_note() -> None:
-    assert ray_job.arrange("worker") == ()
+    assert ray_job.arrange_ray("worker") == ()

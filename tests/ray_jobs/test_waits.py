@@ -64,10 +64,10 @@ def test_all_that_workers_did_lies_inside_of_the_wait(job: ray_jobs.Job) -> None
 
 def test_the_report_says_it_in_words(job: ray_jobs.Job) -> None:
     console = pytest.importorskip("rich.console")
-    from mstxkit.reading.report.text import render
+    from mstxkit.reading.report.text import render_report
 
     out = io.StringIO()
-    console.Console(file=out, width=200, highlight=False).print(render(summary_of(job)))
+    console.Console(file=out, width=200, highlight=False).print(render_report(summary_of(job)))
 
     assert "Driver and workers, a step" in out.getvalue()
     assert "actor_generate: driver waited " in out.getvalue() and ", workers were busy " in out.getvalue()

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 np = pytest.importorskip("numpy")
 
-from mstxkit.reading.align import Clock, anchor_of, rising, wall_offset  # noqa: E402
+from mstxkit.reading.align import Clock, anchor_of, keep_rising, wall_offset  # noqa: E402
 from mstxkit.store.livefile import Anchor  # noqa: E402
 
 TSC = 2
@@ -77,7 +77,7 @@ def test_time_never_runs_backwards(pairs: list[tuple[int, int]], ticks: list[int
 
 
 def test_contradicting_anchors_are_left_out() -> None:
-    assert rising(anchors((5, 50), (1, 10), (3, 60), (3, 70))) == anchors((1, 10), (3, 60))
+    assert keep_rising(anchors((5, 50), (1, 10), (3, 60), (3, 70))) == anchors((1, 10), (3, 60))
 
 
 def test_the_error_is_the_bracket_and_the_farthest_anchor_off_its_neighbours_line() -> None:

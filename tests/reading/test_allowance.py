@@ -30,7 +30,7 @@ READS = """
 def with_bomb(run: Path, kind: int, blocks: int, claimed: int) -> None:
     """One process with a whole block, and after it blocks of zeros with checksums that hold."""
     path = ProcessFiles(run).seal(BankFiles(1).range("good", 1, 2), ended=None)
-    last = list(segment.scan(path.read_bytes()))[-1]
+    last = list(segment.scan_blocks(path.read_bytes()))[-1]
     assert isinstance(last, segment.Block)
     rows = claimed // records.RECORD_BYTES
     packed = zlib.compress(b"\0" * (rows * records.RECORD_BYTES) if kind == segment.RECORDS else b" " * claimed, 9)

@@ -37,7 +37,7 @@ def raw_of(bank: list[Any]) -> bytes:
 
 def expected(bank: list[Any]) -> list[Any]:
     """Durations as they are stored: long ones exact to 4096 ticks."""
-    kept = [records.unpack(0, 0, records.duration_bits(record.duration)).duration for record, _ in bank]
+    kept = [records.unpack_record(0, 0, records.duration_bits(record.duration)).duration for record, _ in bank]
     return [
         (r.end + 5, d, r.site, r.stage, r.track, r.step, r.depth, r.error, r.kind == records.MARK)
         for (r, _), d in zip(bank, kept)

@@ -189,8 +189,8 @@ def test_every_process_of_any_run_is_judged() -> None:
         state = (ENDED, LEFT, RUNNING, LOST, KILLED)[pid % 5]
         told.add(pid, state, pid, ppid=pid % 7, host="ab"[pid % 2], inside=pid - 0.5 if pid % 3 else None)
 
-    assert set(endings.judge(told.lives)) == set(range(60))
-    assert all(isinstance(ending, Fate) for ending in endings.judge(told.lives).values())
+    assert set(endings.judge_endings(told.lives)) == set(range(60))
+    assert all(isinstance(ending, Fate) for ending in endings.judge_endings(told.lives).values())
 
 
 def started(job: str | None, first: int, last: int, restart: int | None = None) -> tuple[dict[str, Any], int, int]:
@@ -200,15 +200,15 @@ def started(job: str | None, first: int, last: int, restart: int | None = None) 
 def test_hosts_of_one_job_are_one_attempt_and_what_came_after_is_the_next() -> None:
     job = [started("a", 0, 50), started("b", 5, 55), started("a", 20, 50), started("c", 100, 150)]
 
-    assert attempts.number(job) == [0, 0, 0, 1]
+    assert attempts.number_attempts(job) == [0, 0, 0, 1]
 
 
 def test_a_launcher_that_starts_anew_counts() -> None:
     agent, later = started("a", 0, 90), started("d", 200, 220)
     ranks = [started("a", 1, 30, 0), started("a", 1, 30, 0), started("a", 32, 80, 1), started("b", 33, 80, 1)]
 
-    assert attempts.number([agent, *ranks, later]) == [0, 0, 0, 1, 1, 2]
+    assert attempts.number_attempts([agent, *ranks, later]) == [0, 0, 0, 1, 1, 2]
 
 
 def test_runs_of_before_have_one_attempt() -> None:
-    assert attempts.number([started(None, 0, 5), started(None, 100, 105)]) == [0, 0]
+    assert attempts.number_attempts([started(None, 0, 5), started(None, 100, 105)]) == [0, 0]

@@ -21,7 +21,7 @@ def covered(stretches: Intervals) -> set[int]:
 def some(rng: random.Random) -> tuple[Intervals, set[int]]:
     starts = [rng.randrange(END) for _ in range(rng.randrange(6))]
     ends = [min(start + rng.randrange(9), END) for start in starts]
-    return intervals.union(starts, ends), {ns for start, end in zip(starts, ends) for ns in range(start, end)}
+    return intervals.join_stretches(starts, ends), {ns for start, end in zip(starts, ends) for ns in range(start, end)}
 
 
 @pytest.mark.parametrize("seed", range(200))

@@ -17,7 +17,7 @@ pytest.importorskip("numpy")
 pl = pytest.importorskip("polars")
 
 from mstxkit.reading import labels  # noqa: E402
-from mstxkit.reading.exporters import load  # noqa: E402
+from mstxkit.reading.exporters import load_exporter  # noqa: E402
 from mstxkit.reading.report.escape import for_terminal  # noqa: E402
 from mstxkit.reading.report.summary import summarise  # noqa: E402
 from mstxkit.reading.run import open_run  # noqa: E402
@@ -97,7 +97,7 @@ def test_attempts_of_a_job_are_told_apart_by_their_number() -> None:
 def test_a_label_with_its_place_is_still_its_own() -> None:
     rows = labelled([row(rank=0), row(rank=0), row(2), row(3, rank=1, part="dataloader 0")])
 
-    assert [labels.placed(one) for one in rows] == [
+    assert [labels.label_with_place(one) for one in rows] == [
         "rank 0 (pid 1 on h) #1", "rank 0 (pid 1 on h) #2", "process (pid 2 on h)", "rank 1 dataloader 0 (pid 3 on h)",
     ]  # fmt: skip
 
@@ -131,7 +131,7 @@ def test_no_two_processes_are_called_the_same(rows: list[dict[str, Any]]) -> Non
 
     assert len(found) == len(rows) == len(set(found))
     assert all(label.strip() and for_terminal(label) == label for label in found)
-    placed = [labels.placed(one) for one in labelled(rows)]
+    placed = [labels.label_with_place(one) for one in labelled(rows)]
     assert all(f"pid {one['pid']} on {one['host']}" in text for one, text in zip(rows, placed))
 
 
@@ -188,7 +188,7 @@ def test_key_label_row_and_track_of_each_process_of_a_run_are_its_own(processes:
             ProcessFiles(run, start=f"{number:x}", **fields).seal(bank)
         opened = open_run(run)
         table, (stage,), trace = opened.processes(), summarise(opened)["stages"], io.StringIO()
-        load("chrome").write(opened, trace)
+        load_exporter("chrome").write(opened, trace)
 
     assert table.height == len(processes)
     assert table.select(KEY).is_unique().all()

@@ -19,7 +19,7 @@ from mstxkit.judging.evidence import Peer, RoleStep, Work  # noqa: E402
 from mstxkit.reading import role_runs  # noqa: E402
 from mstxkit.reading.page import figures  # noqa: E402
 from mstxkit.reading.report import step_means  # noqa: E402
-from mstxkit.reading.report.step_words import held_up, place, rate, tail  # noqa: E402
+from mstxkit.reading.report.step_words import describe_tail, held_up, name_place, write_rate  # noqa: E402
 from mstxkit.reading.tables import (  # noqa: E402
     bubbles,
     critical_path,
@@ -76,14 +76,14 @@ def test_odd_steps_give_tables(number: int) -> None:
         tables |= {module: module.table(runs, verdicts_of(runs)) for module in (stragglers, what_if)}
         means = {
             "critical_path": step_means.critical_path(tables[critical_path]),
-            "lateness": step_means.lateness(pl.DataFrame(schema=NO_LATENESS), runs),
-            "held_up_by": step_means.held_up_by(tables[bubbles]), "tails": step_means.tails(tables[tails]),
-            "throughput": step_means.throughput(tables[throughput], NOTHING_KNOWN),
+            "lateness": step_means.mean_lateness(pl.DataFrame(schema=NO_LATENESS), runs),
+            "held_up_by": step_means.held_up_by(tables[bubbles]), "tails": step_means.mean_tails(tables[tails]),
+            "throughput": step_means.mean_throughput(tables[throughput], NOTHING_KNOWN),
         }  # fmt: skip
         for run in runs:
             of_role = (tables[module].filter(role=run.role) for module in (critical_path, tails, throughput))
             figures._of_role(run, figures.DETAILS[0], means, *of_role)
-        words = {"critical_path": place, "held_up_by": held_up, "tails": tail, "throughput": rate}
+        words = {"critical_path": name_place, "held_up_by": held_up, "tails": describe_tail, "throughput": write_rate}
         assert all(word(row) for key, word in words.items() for row in means[key])
         assert step_tables.rank_table(runs).columns == list(step_tables.RANK_SCHEMA)
         assert lateness.link_table(runs).columns == list(lateness.LINK_SCHEMA)

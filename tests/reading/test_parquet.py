@@ -26,7 +26,7 @@ def whole() -> bytes:
 
 
 def read(content: bytes) -> pl.DataFrame:
-    return parquet.read(io.BytesIO(content))
+    return parquet.read_file(io.BytesIO(content))
 
 
 def with_footer(content: bytes, footer: bytes) -> bytes:
@@ -45,8 +45,8 @@ def test_what_polars_writes_is_what_it_says(compression: str, rows: int) -> None
     content = io.BytesIO()
     frame.write_parquet(content, compression=compression, row_group_size=100, data_page_size=200)
 
-    assert parquet.read(content).equals(frame)
-    assert parquet.read(content, rows=1).equals(frame[:1])
+    assert parquet.read_file(content).equals(frame)
+    assert parquet.read_file(content, rows=1).equals(frame[:1])
 
 
 def test_long_texts_are_no_damage() -> None:
@@ -54,7 +54,7 @@ def test_long_texts_are_no_damage() -> None:
     content, frame = io.BytesIO(), pl.DataFrame({"attributes": ["[" * 60_000, "{" * 60_000, None]})
     frame.write_parquet(content, statistics="full")
 
-    assert parquet.read(content).equals(frame)
+    assert parquet.read_file(content).equals(frame)
 
 
 def test_a_page_of_fewer_than_no_values_is_an_error(whole: bytes) -> None:
@@ -108,21 +108,21 @@ def test_a_damaged_page_costs_the_columns_and_the_part_that_it_is_of() -> None:
     """Pages are looked at when they are read: what is said of a part says where they lie."""
     content, frame = io.BytesIO(), pl.DataFrame({"a": range(300), "b": range(300)})
     frame.write_parquet(content, row_group_size=100)
-    second = claims.look(content)[1]
+    second = claims.look_at_file(content)[1]
     at = next(chunk.at for chunk in second.chunks if chunk.column == "b")
     content.getbuffer()[at : at + 4] = b"\xff" * 4
 
-    groups = claims.look(content)
+    groups = claims.look_at_file(content)
 
-    assert parquet.part(content, groups[2], ["b"])["b"].to_list() == list(range(200, 300))
-    assert parquet.part(content, groups[1], ["a"])["a"].to_list() == list(range(100, 200))
+    assert parquet.read_part(content, groups[2], ["b"])["b"].to_list() == list(range(200, 300))
+    assert parquet.read_part(content, groups[1], ["a"])["a"].to_list() == list(range(100, 200))
     with pytest.raises(FormatError) as error:
-        parquet.part(content, groups[1], ["b"])
+        parquet.read_part(content, groups[1], ["b"])
     assert at <= error.value.offset < at + 8
 
 
 def test_columns_are_those_of_the_schema_whatever_a_part_calls_them(whole: bytes) -> None:
-    names = [chunk.column for chunk in claims.look(io.BytesIO(whole))[0].chunks]
+    names = [chunk.column for chunk in claims.look_at_file(io.BytesIO(whole))[0].chunks]
 
     assert names == ["process", "start_ns", "duration_ns", "name", "attributes", "open", "buckets"]
 

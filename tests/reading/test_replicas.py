@@ -42,7 +42,7 @@ class Job:
         spans = [(p.identity, p.identity["start_ns"], 10**6 * SECOND) for p in self.processes]
         return [
             (who.get("rank"), who.get("role"), who.get("part"), attempt)
-            for (who, _, _), attempt in zip(spans, attempts.number(spans))
+            for (who, _, _), attempt in zip(spans, attempts.number_attempts(spans))
         ]
 
 
@@ -102,6 +102,6 @@ def test_ranks_of_a_replica_are_told_apart(
         monkeypatch.delenv(name, raising=False)
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
-    replica = identity._replica()
+    replica = identity._read_replica()
 
     assert (None if replica is None else f"replica {replica}") == part

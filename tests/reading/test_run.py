@@ -338,7 +338,7 @@ def test_a_host_whose_wall_clock_is_wrong_is_read_by_that_of_the_others(run: Pat
         process = ProcessFiles(run, rank + 1, rank=rank, host=f"h{rank}", boot=f"boot {rank}")
         process.seal(BankFiles().range("a", 10, 15))
     (run / layout.VERDICTS).mkdir()
-    job_file.write(run, RUN_ID, JobState(clocks={"boot 0": 7000}))
+    job_file.write_state(run, RUN_ID, JobState(clocks={"boot 0": 7000}))
 
     begins = open_run(run).ranges().sort("rank")["start_ns"].to_list()
     assert begins == [10 + (7000 if hosts == 2 else WALL_OFFSET_NS), 10 + WALL_OFFSET_NS][:hosts]
@@ -350,7 +350,7 @@ def test_a_part_of_a_job_has_the_times_that_it_has_in_all_of_it(run: Path) -> No
         process = ProcessFiles(run, rank + 1, rank=rank, host=f"h{rank}", boot=f"boot {rank}")
         process.seal(BankFiles().range("a", 10, 15))
     (run / layout.VERDICTS).mkdir()
-    job_file.write(run, RUN_ID, JobState(hosts=2, clocks={"boot 0": 7000}))
+    job_file.write_state(run, RUN_ID, JobState(hosts=2, clocks={"boot 0": 7000}))
 
     assert open_run(run, ranks=0).ranges()["start_ns"].to_list() == [7010]
 

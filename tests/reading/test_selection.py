@@ -18,7 +18,7 @@ pl = pytest.importorskip("polars")
 from mstxkit.errors import ReadError  # noqa: E402
 from mstxkit.reading import places  # noqa: E402
 from mstxkit.reading.run import open_run  # noqa: E402
-from mstxkit.reading.selection import selection  # noqa: E402
+from mstxkit.reading.selection import make_selection  # noqa: E402
 from mstxkit.store import segment  # noqa: E402
 
 BANKS, ROWS = 4, 6
@@ -151,7 +151,7 @@ def test_what_cannot_be_asked_for_is_refused_and_says_what_can(run: Path, asked:
 def test_what_an_index_excludes_is_not_read(run: Path) -> None:
     (path,) = (run / "sealed").glob("*-100-*")
     data = bytearray(path.read_bytes())
-    heads = [block for block in segment.scan(bytes(data)) if isinstance(block, segment.Block)]
+    heads = [block for block in segment.scan_blocks(bytes(data)) if isinstance(block, segment.Block)]
     data[heads[0].payload_at + 5] ^= 1  # of bank 1: steps 2 and 3
     path.write_bytes(data)
     without, with_it = open_run(run, steps=range(4, 99)), open_run(run, steps=[3])
@@ -167,7 +167,7 @@ def test_which_steps_and_stages_a_live_run_has_is_told_by_indexes_and_live_banks
     process = ProcessFiles(new_run(tmp_path / "run"), 100, rank=0)
     path = process.seal_indexed(bank(1), ended=None)
     data = bytearray(path.read_bytes())
-    first = next(block for block in segment.scan(bytes(data)) if isinstance(block, segment.Block))
+    first = next(block for block in segment.scan_blocks(bytes(data)) if isinstance(block, segment.Block))
     data[first.payload_at + 5] ^= 1
     path.write_bytes(data)
     live = BankFiles(2, origin=2000).range("r", 2000, 2050, stage="rollout", own=True, step=7).range("r", 2060, 2070)
@@ -267,6 +267,6 @@ def test_one_name_is_no_list_of_names_and_a_column_is_none(run: Path) -> None:
 def test_rows_of_a_table_are_chosen_by_any_name_of_their_stage() -> None:
     """A device's profile has the framework's own name."""
     rows = {"rank": [0, 1, 0, 0], "step": [1, 1, 2, 1], "stage": ["update_actor", "update_actor", "actor_update", None]}
-    chosen = selection(0, None, None, None, "update_actor").of_table(pl.DataFrame(rows))
+    chosen = make_selection(0, None, None, None, "update_actor").of_table(pl.DataFrame(rows))
 
     assert chosen.rows() == [(0, 1, "update_actor"), (0, 2, "actor_update")]

@@ -27,7 +27,7 @@ def layout(view: memoryview) -> livefile.Layout:
 
 
 def parsed(block: Indexed) -> segment.Block:
-    (found,) = segment.scan(segment.file_header() + block.data)
+    (found,) = segment.scan_blocks(segment.file_header() + block.data)
     assert isinstance(found, segment.Block)
     return found
 
@@ -37,7 +37,7 @@ def open_in(view: memoryview) -> list[dict[str, Any]]:
     if block is None:
         return []
     found = parsed(block)
-    listed: list[dict[str, Any]] = json.loads(segment.decompress(found.meta["codec"], found.payload))
+    listed: list[dict[str, Any]] = json.loads(segment.decompress_stream(found.meta["codec"], found.payload))
     return listed
 
 

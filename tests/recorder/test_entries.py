@@ -31,7 +31,7 @@ SOON_S, WAITED_NS = 0.02, 10_000_000
 @pytest.fixture(autouse=True)
 def _patched() -> Iterator[None]:
     mstxkit.autopatch("concurrent")
-    entries.forget()
+    entries.forget_entries()
     yield
     mstxkit.unpatch()
     assert (queue.Queue.get, asyncio.Queue.get) == BEFORE
@@ -41,7 +41,7 @@ def waits(action: Callable[[], object]) -> list[CollectiveEntry]:
     """What is kept of an action that is a stage."""
     with captured():
         action()
-    return list(collectives.unpack(entries.take(everything=True)[0]))
+    return list(collectives.unpack_entries(entries.take_entries(everything=True)[0]))
 
 
 def put_soon(waiting: Any) -> None:
@@ -140,7 +140,7 @@ def test_nothing_is_told_outside_of_stages_nor_by_threads_of_a_pool_nor_while_no
     take(waiting)
 
     assert rows == []
-    assert entries.take(everything=True) == (b"", [])
+    assert entries.take_entries(everything=True) == (b"", [])
 
 
 def test_an_engine_that_waits_for_its_own_processes_works() -> None:

@@ -148,7 +148,7 @@ ENDS = """
 
 def test_who_ends_leaves_its_last_step_for_its_keeper(run: Path) -> None:
     with mstxkit.capture(run):
-        assert lives.wait_until(lambda: (own_ring().parent / f"keeper-{identity.host()}.life").exists())
+        assert lives.wait_until(lambda: (own_ring().parent / f"keeper-{identity.name_host()}.life").exists())
         capturing._beside.keeper.ask("end", time.monotonic())  # type: ignore[union-attr]  # it reads it at once
         lives.run(ENDS, run)
         (path,) = rings(run)

@@ -23,13 +23,13 @@ LAYOUT = livefile.Layout(slot_count=8, bank_count=2, bank_bytes=16384)
 def made(tmp_path: Path) -> Iterator[live.LiveFile]:
     found = make(tmp_path)
     yield found
-    live.remove(found)
+    live.remove_file(found)
 
 
 def make(tmp_path: Path, layout: livefile.Layout = LAYOUT) -> live.LiveFile:
     run, run_id = run_file.open_run_folder(tmp_path / "run")
     who = identity.of_process(run_id, False, "1")
-    return live.make(run, who, layout, str(tmp_path / "shm"), False)
+    return live.make_file(run, who, layout, str(tmp_path / "shm"), False)
 
 
 def test_it_has_its_size_and_its_header_from_the_start(made: live.LiveFile) -> None:
@@ -56,7 +56,7 @@ def test_its_pointer_says_where_it_is_and_whose(made: live.LiveFile) -> None:
     assert identity.process_name(pointer) == made.name
 
 
-@pytest.mark.parametrize("lets_go", [live.let_go, live.forget, live.take_away, live.remove])
+@pytest.mark.parametrize("lets_go", [live.let_go, live.forget_file, live.take_away, live.remove_file])
 def test_a_file_of_the_program_that_got_its_number_stays_open(
     tmp_path: Path, lets_go: Callable[[live.LiveFile], None]
 ) -> None:
@@ -66,7 +66,7 @@ def test_a_file_of_the_program_that_got_its_number_stays_open(
     os.close(number)
     own = os.dup2(os.open("/dev/null", os.O_RDONLY), number)
     lets_go(found)
-    live.remove(found)
+    live.remove_file(found)
 
     assert os.path.samestat(os.fstat(own), os.stat("/dev/null"))
     os.close(own)
@@ -74,14 +74,14 @@ def test_a_file_of_the_program_that_got_its_number_stays_open(
 
 def test_removed_it_leaves_nothing(tmp_path: Path) -> None:
     found = make(tmp_path)
-    live.remove(found)
+    live.remove_file(found)
 
     assert not [path for path in tmp_path.rglob("*") if path.is_file() and path.name != "run.json"]
     assert not found.path.parent.exists()
 
 
 def test_a_folder_with_another_process_in_it_stays(made: live.LiveFile, tmp_path: Path) -> None:
-    live.remove(make(tmp_path))
+    live.remove_file(make(tmp_path))
 
     assert made.path.exists()
 
@@ -98,7 +98,7 @@ def test_let_go_it_stays(tmp_path: Path) -> None:
 def test_a_view_that_somebody_still_holds_is_a_counted_fault(tmp_path: Path) -> None:
     found = make(tmp_path)
     held = memoryview(found.mapping)
-    live.remove(found)
+    live.remove_file(found)
     held.release()
 
     assert not found.path.exists()
@@ -116,7 +116,7 @@ def test_its_pointer_goes_last_so_that_a_kill_in_between_leaves_no_unknown_file(
         real(path, missing_ok=missing_ok)
 
     monkeypatch.setattr(Path, "unlink", noted)
-    live.remove(found)
+    live.remove_file(found)
 
     assert removed == [".live", ".json"]
 
@@ -128,7 +128,7 @@ def test_a_file_that_cannot_be_removed_keeps_its_pointer(tmp_path: Path, monkeyp
     found = make(tmp_path)
     with monkeypatch.context() as patched:
         patched.setattr(Path, "unlink", refused)
-        live.remove(found)
+        live.remove_file(found)
 
     assert found.path.exists() and found.pointer.exists()
     assert faults.counts == {"live.remove": 1}

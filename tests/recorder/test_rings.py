@@ -52,12 +52,12 @@ class FakeRing:
 def ring(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeRing]:
     fake = FakeRing()
     monkeypatch.setattr(torch_rings, "is_set_up", lambda: True)
-    monkeypatch.setattr(torch_rings, "groups", lambda: list(GROUPS.values()))
-    monkeypatch.setattr(torch_rings, "rank", lambda: 0)
+    monkeypatch.setattr(torch_rings, "list_groups", lambda: list(GROUPS.values()))
+    monkeypatch.setattr(torch_rings, "find_rank", lambda: 0)
     monkeypatch.setenv("TORCH_FR_BUFFER_SIZE", str(fake.size))
-    monkeypatch.setattr(torch_rings, "find", lambda: TorchRing(torch_rings.KINDS[1], fake.dump))
+    monkeypatch.setattr(torch_rings, "find_ring", lambda: TorchRing(torch_rings.KINDS[1], fake.dump))
     yield fake
-    faults.reset()
+    faults.reset_counts()
 
 
 class Kept:
@@ -68,12 +68,12 @@ class Kept:
         self.document: dict[str, Any] = {}
 
     def put(self, rows: bytes, document: dict[str, Any]) -> None:
-        self.rows += collectives.unpack(rows)
+        self.rows += collectives.unpack_entries(rows)
         self.document = document
 
 
 def asked(reading: Rings, folder: Path) -> None:
-    collectives.ask(folder)
+    collectives.ask_rings(folder)
     reading.consider()
 
 
@@ -115,7 +115,7 @@ def test_each_entry_is_handed_over_once(ring: FakeRing, tmp_path: Path) -> None:
 
 
 def test_nobody_asks_twice_by_asking_once(ring: FakeRing, tmp_path: Path) -> None:
-    collectives.ask(tmp_path)  # before this process began
+    collectives.ask_rings(tmp_path)  # before this process began
     reading = Rings(tmp_path, Kept().put)
     reading.consider()
     before = ring.dumps
@@ -193,7 +193,7 @@ def test_after_the_groups_are_gone_only_a_ring_without_events_is_read(
     kept = {"gloo": Kept(), "nccl": Kept()}
     for backend, of_it in kept.items():
         groups = [GroupOfRing(7, "0", (0, 1), backend)]
-        monkeypatch.setattr(torch_rings, "groups", lambda groups=groups: groups)
+        monkeypatch.setattr(torch_rings, "list_groups", lambda groups=groups: groups)
         monkeypatch.setattr(torch_rings, "is_set_up", lambda: True)
         reading = Rings(tmp_path, of_it.put)
         reading.consider()
@@ -266,7 +266,7 @@ def test_a_ring_of_another_form_has_no_news(content: bytes) -> None:
      ("nccl:ALLTOALL", "all_to_all"), ("hccl:barrier", "barrier"), ("x:unheard", "other")],
 )  # fmt: skip
 def test_operations_are_known_by_whatever_their_backend_calls_them(name: str, operation: str) -> None:
-    assert collectives.OPERATIONS[torch_rings.operation(name)] == operation
+    assert collectives.OPERATIONS[torch_rings.number_operation(name)] == operation
 
 
 def test_sizes_are_of_what_goes_in() -> None:
@@ -281,12 +281,15 @@ class TestVariables:
     """Rings are switched on only where nobody else has decided."""
 
     def test_both_rings_are_on_where_nothing_is_set(self) -> None:
-        assert torch_rings.variables(1, {}) == {"TORCH_FR_BUFFER_SIZE": "512", "TORCH_HCCL_TRACE_BUFFER_SIZE": "512"}
-        assert torch_rings.variables(64, {})["TORCH_FR_BUFFER_SIZE"] == "64"
+        assert torch_rings.pick_variables(1, {}) == {
+            "TORCH_FR_BUFFER_SIZE": "512",
+            "TORCH_HCCL_TRACE_BUFFER_SIZE": "512",
+        }
+        assert torch_rings.pick_variables(64, {})["TORCH_FR_BUFFER_SIZE"] == "64"
 
     @pytest.mark.parametrize("name", ["TORCH_FR_BUFFER_SIZE", "TORCH_NCCL_TRACE_BUFFER_SIZE"])
     def test_what_a_user_has_set_stays(self, name: str) -> None:
-        assert torch_rings.variables(1, {name: "0"}) == {"TORCH_HCCL_TRACE_BUFFER_SIZE": "512"}
+        assert torch_rings.pick_variables(1, {name: "0"}) == {"TORCH_HCCL_TRACE_BUFFER_SIZE": "512"}
 
     def test_it_is_said_where_it_comes_too_late(
         self, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
@@ -294,7 +297,7 @@ class TestVariables:
         monkeypatch.setitem(sys.modules, "torch.distributed", SimpleNamespace(is_initialized=lambda: True))
         monkeypatch.setattr(faults, "_said", set())
 
-        assert torch_rings.variables(1, {}) == {}
+        assert torch_rings.pick_variables(1, {}) == {}
         assert "comes after the process group was made" in caplog.text
 
 
@@ -304,7 +307,7 @@ def test_groups_of_one_name_in_two_worlds_have_two_numbers(monkeypatch: pytest.M
         store = SimpleNamespace(underlying_store=SimpleNamespace(host="node7", port=port))
         c10d = SimpleNamespace(_world=world, _get_default_store=lambda: store)
         monkeypatch.setitem(sys.modules, torch_rings._C10D, c10d)
-        return [group.number for group in torch_rings.groups()]
+        return [group.number for group in torch_rings.list_groups()]
 
     assert numbers(1) == numbers(1) != numbers(2)
 

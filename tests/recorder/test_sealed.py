@@ -31,7 +31,7 @@ def sealed(folder: Path, rotate_bytes: int = NO_LIMIT, quota_bytes: int = NO_LIM
 
 def numbers_in(folder: Path) -> dict[str, list[int]]:
     """The blocks of each file; fails on damage."""
-    scanned = {path.name: list(segment.scan(path.read_bytes())) for path in sorted(folder.iterdir())}
+    scanned = {path.name: list(segment.scan_blocks(path.read_bytes())) for path in sorted(folder.iterdir())}
     return {name: [one.meta["bank"] for one in found] for name, found in scanned.items()}  # type: ignore[union-attr]
 
 

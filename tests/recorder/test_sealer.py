@@ -32,7 +32,7 @@ def record(count: int) -> None:
 def blocks_in(run: Path) -> list[segment.Block]:
     contents = [path.read_bytes() for path in sorted((run / "sealed").iterdir())]
     # A file that was made a moment ago may still be empty.
-    found = [block for content in contents if content for block in segment.scan(content)]
+    found = [block for content in contents if content for block in segment.scan_blocks(content)]
     assert all(isinstance(block, segment.Block) for block in found)
     return found  # type: ignore[return-value]
 

@@ -30,7 +30,7 @@ def _undone() -> Iterator[None]:
 
 def test_both_listeners_hear_of_a_call_and_its_result_is_the_same() -> None:
     heard: list[Any] = []
-    seams.listen(
+    seams.listen_at(
         Profiler, "start", before=lambda *a: heard.append(("before", a[1:])), after=lambda *a: heard.append("after")
     )
 
@@ -44,7 +44,7 @@ def test_name_signature_and_documentation_stay() -> None:
     original = Profiler.start
     before = inspect.signature(original)
 
-    seams.listen(Profiler, "start", after=lambda *_: None)
+    seams.listen_at(Profiler, "start", after=lambda *_: None)
 
     assert Profiler.start is not original
     assert inspect.signature(Profiler.start) == before
@@ -53,7 +53,7 @@ def test_name_signature_and_documentation_stay() -> None:
 
 def test_an_exception_of_the_function_passes_and_what_comes_after_does_not_run() -> None:
     heard: list[str] = []
-    seams.listen(Profiler, "start", after=lambda *_: heard.append("after"))
+    seams.listen_at(Profiler, "start", after=lambda *_: heard.append("after"))
 
     with pytest.raises(ValueError, match="level"):
         Profiler().start(-1)
@@ -62,14 +62,14 @@ def test_an_exception_of_the_function_passes_and_what_comes_after_does_not_run()
 
 
 def test_a_wrong_call_is_the_same_error_as_before() -> None:
-    seams.listen(Profiler, "start", before=lambda *_: None)
+    seams.listen_at(Profiler, "start", before=lambda *_: None)
 
     with pytest.raises(TypeError, match="start"):
         Profiler().start()  # type: ignore[call-arg]
 
 
 def test_a_listener_that_raises_is_a_fault_and_the_call_goes_on() -> None:
-    seams.listen(Profiler, "start", before=lambda *_: 1 / 0, after=lambda *_: 1 / 0)
+    seams.listen_at(Profiler, "start", before=lambda *_: 1 / 0, after=lambda *_: 1 / 0)
 
     result = Profiler().start(2)
 
@@ -79,8 +79,8 @@ def test_a_listener_that_raises_is_a_fault_and_the_call_goes_on() -> None:
 
 def test_undo_puts_the_very_functions_back_last_one_first() -> None:
     original = Profiler.start
-    seams.listen(Profiler, "start", before=lambda *_: None)
-    seams.listen(Profiler, "start", before=lambda *_: None)
+    seams.listen_at(Profiler, "start", before=lambda *_: None)
+    seams.listen_at(Profiler, "start", before=lambda *_: None)
 
     seams.undo_all()
 
@@ -89,7 +89,7 @@ def test_undo_puts_the_very_functions_back_last_one_first() -> None:
 
 def test_undo_leaves_what_somebody_else_has_put_there_since() -> None:
     module = SimpleNamespace(stop=lambda: "original")
-    seams.listen(module, "stop", before=lambda: None)
+    seams.listen_at(module, "stop", before=lambda: None)
     theirs = module.stop = lambda: "theirs"
 
     seams.undo_all()
@@ -99,6 +99,6 @@ def test_undo_leaves_what_somebody_else_has_put_there_since() -> None:
 
 def test_a_missing_function_is_an_error_and_changes_nothing() -> None:
     with pytest.raises(AttributeError):
-        seams.listen(Profiler, "begin", after=lambda *_: None)
+        seams.listen_at(Profiler, "begin", after=lambda *_: None)
 
     assert not hasattr(Profiler, "begin")

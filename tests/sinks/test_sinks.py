@@ -21,7 +21,7 @@ def test_installing_twice_is_once_and_uninstalling_sends_nothing_more(installed:
     installed.uninstall_all()
 
     assert not engine.recording()
-    assert sinks.states()["cann"].startswith("off")
+    assert sinks.describe_all()["cann"].startswith("off")
 
 
 def test_every_sink_says_what_it_does(installed: ModuleType) -> None:

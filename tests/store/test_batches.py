@@ -22,7 +22,7 @@ ROW = StageSummary(3, 1, 1, 1000, 2000, 1000, None, 1000).pack()
 def frame(number: int, rows: bytes = ROW, run: str = RUN) -> bytes:
     process = HandingProcess(0, "host-1-1", 4, "actor", stages=("reward",))
     head = {"run": run, "host": "h", "boot": "b", "sender": "s", "number": number, "processes": [process.as_json()]}
-    return batches.encode(head, [(batches.STAGES, 0, rows)])
+    return batches.encode_batch(head, [(batches.STAGES, 0, rows)])
 
 
 def numbers(of: list[Batch]) -> list[int | None]:
@@ -30,7 +30,7 @@ def numbers(of: list[Batch]) -> list[int | None]:
 
 
 def test_a_batch_is_read_as_it_was_made() -> None:
-    (batch,) = batches.decode(frame(7), RUN).batches
+    (batch,) = batches.decode_batches(frame(7), RUN).batches
 
     assert (batch.host, batch.boot, batch.sender, batch.number) == ("h", "b", "s", 7)
     assert batch.parts == [(batches.STAGES, 0, ROW)]
@@ -42,7 +42,7 @@ def test_a_batch_is_read_as_it_was_made() -> None:
     [b"", b"\0" * 100, b"MXS1", b"MXS1" * 9, struct.pack("<4sIII", b"MXS1", 1 << 31, 1 << 31, 0), frame(1)[:-1] + b"x"],
 )
 def test_what_is_no_batch_between_two_is_left_out_and_counted(foreign: bytes) -> None:
-    decoded = batches.decode(frame(1) + foreign + frame(2), RUN)
+    decoded = batches.decode_batches(frame(1) + foreign + frame(2), RUN)
 
     assert numbers(decoded.batches) == [1, 2]
     assert decoded.damaged_bytes == len(foreign)
@@ -52,14 +52,14 @@ def test_a_batch_without_its_end_is_waited_for_until_another_one_follows() -> No
     """Who wrote it may just be writing, or was killed."""
     whole, torn = frame(1), frame(2)[:-3]
 
-    waiting, over = batches.decode(whole + torn, RUN), batches.decode(whole + torn + frame(3), RUN)
+    waiting, over = batches.decode_batches(whole + torn, RUN), batches.decode_batches(whole + torn + frame(3), RUN)
 
     assert (numbers(waiting.batches), waiting.used_bytes, waiting.damaged_bytes) == ([1], len(whole), 0)
     assert (numbers(over.batches), over.damaged_bytes) == ([1, 3], len(torn))
 
 
 def test_a_batch_of_another_run_is_none_of_this_one() -> None:
-    assert batches.decode(frame(1, run="1" * 32), RUN).batches == []
+    assert batches.decode_batches(frame(1, run="1" * 32), RUN).batches == []
 
 
 def sections_of(value: object) -> bytes:
@@ -76,14 +76,14 @@ def sections_of(value: object) -> bytes:
      [["stages", "0", 1]], [[["stages"], 0, 1]], [[None, 0, 1]]],
 )  # fmt: skip
 def test_sections_that_do_not_fit_make_it_none(sections: object) -> None:
-    assert batches.decode(sections_of(sections), RUN).batches == []
+    assert batches.decode_batches(sections_of(sections), RUN).batches == []
 
 
 def test_what_is_too_large_is_refused_by_who_makes_it() -> None:
     with pytest.raises(FormatError):
-        batches.encode({}, [(batches.STAGES, 0, bytes(batches.BODY_AT_MOST // 40 * 40 + 40))])
+        batches.encode_batch({}, [(batches.STAGES, 0, bytes(batches.BODY_AT_MOST // 40 * 40 + 40))])
     with pytest.raises(FormatError):
-        batches.encode({}, [(batches.STAGES, 0, b"half a row")])
+        batches.encode_batch({}, [(batches.STAGES, 0, b"half a row")])
 
 
 def test_of_a_file_with_any_damage_every_whole_batch_behind_it_is_read() -> None:
@@ -92,7 +92,7 @@ def test_of_a_file_with_any_damage_every_whole_batch_behind_it_is_read() -> None
         content = bytearray(b"".join(frame(number) for number in range(6)))
         for _ in range(chance.randrange(4)):
             content[chance.randrange(len(frame(0)), len(frame(0)) * 3)] = chance.randrange(256)
-        decoded = batches.decode(bytes(content) + frame(6)[: chance.randrange(40)], RUN)
+        decoded = batches.decode_batches(bytes(content) + frame(6)[: chance.randrange(40)], RUN)
 
         assert numbers(decoded.batches)[0] == 0
         assert numbers(decoded.batches)[-3:] == [3, 4, 5]

@@ -19,7 +19,7 @@ ANCHOR = [1, 2, 3, 4]
 def block(number: int = 1, size: int = 100, anchors: tuple[list[int], ...] = (ANCHOR,)) -> Indexed:
     clock = {"kind": 2, "ticks_per_ns": 3.0, "anchors": list(anchors)}
     meta = {**FIELDS, "bank": number, "extent": [1, 2, 3, 4], "stages": ["reward"], "identity": {"rank": 3}}
-    return block_index.block(segment.RECORDS, {**meta, "clock": clock}, bytes(size), records=2)
+    return block_index.make_block(segment.RECORDS, {**meta, "clock": clock}, bytes(size), records=2)
 
 
 def written(*blocks: Indexed) -> tuple[bytes, Growing]:
@@ -36,7 +36,7 @@ def read(data: bytes) -> block_index.FileIndex:
     offset = len(data) - size
     head = segment.head_of(data[offset:], offset, len(data))
     assert isinstance(head, segment.Head)
-    return block_index.read(data[offset:], head)
+    return block_index.read_index(data[offset:], head)
 
 
 def indexed(*blocks: Indexed) -> bytes:
@@ -47,10 +47,10 @@ def indexed(*blocks: Indexed) -> bytes:
 
 
 def test_it_says_of_each_block_what_the_block_says() -> None:
-    end = block_index.block(segment.END, {"ended": "exit", "identity": {"rank": 3, "role": "actor"}})
+    end = block_index.make_block(segment.END, {"ended": "exit", "identity": {"rank": 3, "role": "actor"}})
     data = indexed(block(1), block(2, size=0), end)
     found = read(data)
-    blocks = [one for one in segment.scan(data) if isinstance(one, segment.Block)]
+    blocks = [one for one in segment.scan_blocks(data) if isinstance(one, segment.Block)]
 
     assert [(e.kind, e.payload_at, e.size) for e in found.entries] == [
         (one.kind, one.payload_at, len(one.payload)) for one in blocks[:-1]

@@ -20,7 +20,7 @@ def test_a_row_is_32_bytes_and_comes_back_with_what_fits() -> None:
     data = ENTRY.pack()
 
     assert len(data) == collectives.ROW_BYTES == 32 == np.dtype(collectives.FIELDS).itemsize
-    assert list(collectives.unpack(data + data[:9])) == [ENTRY._replace(size_kib=0xFFFFFFFF)]
+    assert list(collectives.unpack_entries(data + data[:9])) == [ENTRY._replace(size_kib=0xFFFFFFFF)]
 
 
 def test_numpy_reads_the_same() -> None:
@@ -69,10 +69,10 @@ def test_they_are_handed_over_in_a_ring_of_their_own_kind(tmp_path: Path) -> Non
 
 
 def test_each_asking_is_seen_once(tmp_path: Path) -> None:
-    before = collectives.asked(tmp_path)
-    collectives.ask(tmp_path)
-    first = collectives.asked(tmp_path)
-    collectives.ask(tmp_path)
+    before = collectives.find_asked(tmp_path)
+    collectives.ask_rings(tmp_path)
+    first = collectives.find_asked(tmp_path)
+    collectives.ask_rings(tmp_path)
 
     assert before == ()
-    assert collectives.asked(tmp_path) not in (first, ())
+    assert collectives.find_asked(tmp_path) not in (first, ())

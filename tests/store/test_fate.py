@@ -17,7 +17,7 @@ from mstxkit.store.fate import LATE_S, Asked, Fates
 from mstxkit.store.limits import SESSION_S
 from mstxkit.store.report import Report
 from mstxkit.store.request import Request
-from mstxkit.store.session_file import sessions
+from mstxkit.store.session_file import read_sessions
 
 ELSEWHERE = {"host": "elsewhere"}  # nobody here can tell whether a process of that host lives
 
@@ -29,8 +29,8 @@ def run(tmp_path: Path) -> Path:
 
 def judged(run: Path, request: Request, after_s: float = 0.0, is_alive: Any = life.is_alive) -> tuple[str, str]:
     """State and reason of the only rank that is asked, so many seconds from now."""
-    said = fate.heard(control(run), is_alive)
-    judge = Fates(said, lambda: sessions(run, ""), is_alive, time.time_ns() + int(after_s * NS))
+    said = fate.read_heard(control(run), is_alive)
+    judge = Fates(said, lambda: read_sessions(run, ""), is_alive, time.time_ns() + int(after_s * NS))
     report = judge.progress(Asked(request)).reports[0]
     return report.state, report.reason
 
@@ -159,7 +159,7 @@ def test_every_host_and_every_reader_gives_the_same_answer(run: Path, monkeypatc
     from mstxkit.reading.run import open_run
 
     def answers() -> set[str]:
-        shown = CliRunner().invoke(mstxkit.cli.application(), ["status", str(run), "--json"]).output
+        shown = CliRunner().invoke(mstxkit.cli.build_application(), ["status", str(run), "--json"]).output
         return {
             json.loads(shown)["requests"][0]["ranks"][0]["state"],
             open_run(run).escalations().to_dicts()[0]["state"],
@@ -170,7 +170,7 @@ def test_every_host_and_every_reader_gives_the_same_answer(run: Path, monkeypatc
     say(run, 1, Report(request.id, 1, "running"), process=GONE)
     assert answers() == {"failed"}
 
-    monkeypatch.setattr(identity, "host", lambda: "another")
+    monkeypatch.setattr(identity, "name_host", lambda: "another")
     assert answers() == {"running"}
     spoken_before(run, 20 + LATE_S + 5)
     assert answers() == {"failed"}

@@ -22,7 +22,7 @@ from mstxkit.host import identity
 from mstxkit.store import fetching, local_place, retention
 from mstxkit.store.aftercare import Care, take_care
 from mstxkit.store.fetching import Pace
-from mstxkit.store.session_file import sessions
+from mstxkit.store.session_file import read_sessions
 
 
 @pytest.fixture
@@ -37,8 +37,8 @@ def content(raw: Path) -> dict[str, bytes]:
 def test_data_are_written_to_the_disk_of_the_host_and_the_run_says_where(place: Place) -> None:
     file = place.record()
 
-    assert place.told(file)["stored"] == {"host": identity.host(), "folder": str(file.data)}
-    assert file.data.is_relative_to(place.disk / f"mstxkit-{os.geteuid()}" / place.run_id / identity.host())
+    assert place.told(file)["stored"] == {"host": identity.name_host(), "folder": str(file.data)}
+    assert file.data.is_relative_to(place.disk / f"mstxkit-{os.geteuid()}" / place.run_id / identity.name_host())
     assert os.listdir(file.folder) == ["session.json"]
     below = [folder for folder in [file.data, *file.data.parents] if folder.is_relative_to(place.disk)][:-1]
     assert {stat.S_IMODE(folder.stat().st_mode) for folder in below} == {0o700}
@@ -202,8 +202,8 @@ def test_a_setting_that_is_none_is_refused(setting: Any) -> None:
 
 @pytest.mark.parametrize(
     "stored",
-    [None, 7, {}, {"host": "another", "folder": "/x"}, {"host": identity.host()},
-     {"host": identity.host(), "folder": "/etc"}, {"host": identity.host(), "folder": "relative"}],
+    [None, 7, {}, {"host": "another", "folder": "/x"}, {"host": identity.name_host()},
+     {"host": identity.name_host(), "folder": "/etc"}, {"host": identity.name_host(), "folder": "relative"}],
 )  # fmt: skip
 def test_no_place_that_a_session_names_is_believed(place: Place, stored: Any) -> None:
     assert local_place.root_named_by({"stored": stored}, ("a", "b", "c", "d"), place.run_id) is None
@@ -212,7 +212,10 @@ def test_no_place_that_a_session_names_is_believed(place: Place, stored: Any) ->
 @pytest.mark.parametrize("disk", ["/a\0b", "/\ud800", "/" + "x" * 300])
 def test_a_place_that_can_be_no_path_is_not_believed_either(place: Place, disk: str) -> None:
     below = ("a", "b", "c", "d")
-    stored = {"host": identity.host(), "folder": str(local_place.root_of(Path(disk), place.run_id).joinpath(*below))}
+    stored = {
+        "host": identity.name_host(),
+        "folder": str(local_place.root_of(Path(disk), place.run_id).joinpath(*below)),
+    }
 
     assert local_place.root_named_by({"stored": stored}, below, place.run_id) is None
 
@@ -306,6 +309,6 @@ def test_all_of_it_together_moves_makes_room_and_leaves_only_the_newest(place: P
 
     take_care(Care(place.run, place.run_id, place.disk, mb_s=1000, run_bytes=1100))
 
-    outputs = [session.document["output"] for session in sessions(place.run, place.run_id)]
+    outputs = [session.document["output"] for session in read_sessions(place.run, place.run_id)]
     assert [output is None for output in outputs] == [True, True, False]
     assert list(local_place.sessions_below(place.root)) == []

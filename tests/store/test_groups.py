@@ -21,7 +21,7 @@ def test_each_form_is_read() -> None:
 
 
 def test_equal_words_are_the_same_whatever_spaces_are_between() -> None:
-    assert groups.plain(" dp : 3 ,host: a") == groups.plain("dp:3,host:a") == "dp:3,host:a"
+    assert groups.strip_words(" dp : 3 ,host: a") == groups.strip_words("dp:3,host:a") == "dp:3,host:a"
 
 
 @pytest.mark.parametrize("ranks", ["all", "suspect+peer", "0,2-5", [0, 1], None, 3])
@@ -41,6 +41,6 @@ def test_what_is_none_is_refused(words: str) -> None:
 @given(st.text())
 def test_whatever_it_is_it_is_groups_or_one_error(words: str) -> None:
     try:
-        assert groups.groups_in(groups.plain(words)) == groups.groups_in(words)
+        assert groups.groups_in(groups.strip_words(words)) == groups.groups_in(words)
     except ValueError:
         pass

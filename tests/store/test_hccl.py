@@ -11,14 +11,14 @@ from mstxkit.store import hccl
 
 @pytest.mark.parametrize("text", ["", "many", "-1", "1e9", "9" * 40, "²", " 5"])
 def test_what_is_no_number_of_seconds_is_none(text: str) -> None:
-    assert hccl.seconds({hccl.EXEC: text}, hccl.EXEC) is None
+    assert hccl.read_seconds({hccl.EXEC: text}, hccl.EXEC) is None
 
 
 def test_0_is_for_ever_for_a_collective_and_nothing_for_a_connection() -> None:
     zeros = {hccl.EXEC: "0", hccl.CONNECT: "0"}
 
-    assert hccl.seconds(zeros, hccl.EXEC) == math.inf
-    assert hccl.seconds(zeros, hccl.CONNECT) is None
+    assert hccl.read_seconds(zeros, hccl.EXEC) == math.inf
+    assert hccl.read_seconds(zeros, hccl.CONNECT) is None
 
 
 def test_only_the_two_variables_are_told_of_an_environment() -> None:
@@ -40,7 +40,7 @@ def test_only_the_two_variables_are_told_of_an_environment() -> None:
 def test_the_shorter_one_that_holds_counts(
     variables: dict[str, str], is_connecting: bool, seconds: float, source: str
 ) -> None:
-    patience = hccl.patience(variables, "here", is_connecting, {})
+    patience = hccl.find_patience(variables, "here", is_connecting, {})
 
     assert (patience.seconds, patience.source) == (seconds, source)
 

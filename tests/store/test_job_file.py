@@ -31,18 +31,18 @@ def test_what_is_written_is_read(job: ShownJob) -> None:
         read={"h-0.mxb": (7, 512)},
     )
 
-    assert job_file.read(job.run, job.run_id) == written
+    assert job_file.read_state(job.run, job.run_id) == written
 
 
 def test_of_another_run_nothing_is_taken(job: ShownJob) -> None:
     job.say(role())
 
-    assert job_file.read(job.run, "f" * 32) is None
+    assert job_file.read_state(job.run, "f" * 32) is None
 
 
 def test_there_is_never_more_of_anything_than_is_shown(job: ShownJob) -> None:
     job.say(*(role(str(n), stages=[f"s{m}" for m in range(100)]) for n in range(100)), notes=("n" * 5000,) * 50)
-    state = job_file.read(job.run, job.run_id)
+    state = job_file.read_state(job.run, job.run_id)
 
     assert state is not None
     assert (len(state.roles), len(state.notes)) == (ROLES_AT_MOST, NOTES_AT_MOST)
@@ -74,7 +74,7 @@ def test_whatever_stands_in_the_file_it_is_read_or_left_out(job: ShownJob) -> No
     whole = json.loads(file.read_text())
     for _ in range(soak.rounds(20_000, 300)):
         file.write_text(json.dumps(_spoilt(whole, chance)))
-        state = job_file.read(job.run, job.run_id)
+        state = job_file.read_state(job.run, job.run_id)
         assert state is None or all(stage.max_s >= 0 for of_role in state.roles for stage in of_role.stages)
 
 

@@ -28,7 +28,7 @@ def test_what_one_that_was_cut_off_says_later_counts_for_nothing_whatever_its_cl
     now.append([said("a", 5, withdrawn="as fast as the others again")])
     before.append([said("a", 99), said("c", 99, 3)])
 
-    assert {verdict.id: verdict.withdrawn for verdict in verdicts.read(tmp_path)} == {
+    assert {verdict.id: verdict.withdrawn for verdict in verdicts.read_verdicts(tmp_path)} == {
         "a": "as fast as the others again", "b": "",
     }  # fmt: skip
     assert before.is_over() and not now.is_over()
@@ -49,7 +49,7 @@ def test_lives_that_begin_at_once_have_files_of_their_own(tmp_path: Path) -> Non
     assert sum(not life.is_over() for life in lives) == 1
     assert len(list((tmp_path / layout.VERDICTS).iterdir())) == 8
     (last,) = (number for number, life in enumerate(lives) if not life.is_over())
-    assert str(last) in {verdict.id for verdict in verdicts.read(tmp_path)}
+    assert str(last) in {verdict.id for verdict in verdicts.read_verdicts(tmp_path)}
 
 
 def test_on_a_full_disk_none_begins_and_no_file_of_a_try_is_left(tmp_path: Path) -> None:
@@ -73,7 +73,7 @@ def test_judges_of_other_names_do_not_end_it_and_the_newest_word_of_two_counts(t
     life.append([said("a", 10)])
 
     assert not life.is_over()
-    assert [verdict.rank for verdict in verdicts.read(tmp_path)] == [1]
+    assert [verdict.rank for verdict in verdicts.read_verdicts(tmp_path)] == [1]
 
 
 def test_a_file_that_has_become_too_long_begins_anew_and_still_ends_those_before(
@@ -85,7 +85,7 @@ def test_a_file_that_has_become_too_long_begins_anew_and_still_ends_those_before
         now.append([said(f"n{number}", number)])
     before.append([said("late", 99)])
 
-    ids = {verdict.id for verdict in verdicts.read(tmp_path)}
+    ids = {verdict.id for verdict in verdicts.read_verdicts(tmp_path)}
     assert "n8" in ids and len(ids) < 9 and "late" not in ids
 
 
@@ -99,11 +99,11 @@ def test_no_first_line_ends_what_is_not_before_it(tmp_path: Path, first: bytes) 
         (folder / name).write_bytes(said(name, 1).line())
     (folder / "controller.0003.jsonl").write_bytes(first + b"\n")
 
-    assert {verdict.id for verdict in verdicts.read(tmp_path)} == {"controller.jsonl", "controller.0007.jsonl"}
+    assert {verdict.id for verdict in verdicts.read_verdicts(tmp_path)} == {"controller.jsonl", "controller.0007.jsonl"}
 
 
 def test_a_life_is_the_last_number_of_the_name() -> None:
     assert verdicts.life_of("hang-h.0.12-ab.jsonl") == ("hang-h.0.12-ab", 0)
     assert verdicts.life_of("controller.0012.jsonl") == (WHO, 12)
     assert verdicts.LifeName(WHO, 12).file == "controller.0012.jsonl"
-    assert json.loads(verdicts.fence({"a": 3})) == {"before": {"a": 3}}
+    assert json.loads(verdicts.write_fence({"a": 3})) == {"before": {"a": 3}}

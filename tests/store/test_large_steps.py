@@ -24,12 +24,12 @@ STEPS = pytest.mark.parametrize("step", [0, 1 << 31, STEP_MAX])
 
 @STEPS
 def test_the_step_at_which_a_window_begins_is_agreed_on(step: int) -> None:
-    assert messages.read(messages.of_decision(Commit("ab", step))) == Commit("ab", step)
+    assert messages.read_message(messages.of_decision(Commit("ab", step))) == Commit("ab", step)
 
 
 def test_a_step_beyond_them_is_refused_with_what_may_be() -> None:
     with pytest.raises(ConfigError, match=f"a whole number from 0 to {STEP_MAX} is needed"):
-        messages.read(messages.of_decision(Commit("ab", STEP_MAX + 1)))
+        messages.read_message(messages.of_decision(Commit("ab", STEP_MAX + 1)))
 
 
 @STEPS
@@ -54,14 +54,14 @@ def test_verdicts_figures_and_the_job_are_of_it(tmp_path: Path, step: int) -> No
     (job.run / layout.VERDICTS / f"one{layout.VERDICTS_SUFFIX}").write_bytes(said.line())
     written = job.say(role("rollout", step))
 
-    assert verdicts.read(job.run) == [said]
-    assert job_file.read(job.run, job.run_id) == written
+    assert verdicts.read_verdicts(job.run) == [said]
+    assert job_file.read_state(job.run, job.run_id) == written
     assert settings_file.figures_of(json.loads(Figures(step).as_json(RUN_ID))).step == step
 
 
 @STEPS
 def test_it_is_seen_where_a_process_is(tmp_path: Path, step: int) -> None:
     run = empty_run(tmp_path / "run")
-    whereabouts.write(run, RUN_ID, run, [{"pid": 42, "rank": 3, "step": step}])
+    whereabouts.write_whereabouts(run, RUN_ID, run, [{"pid": 42, "rank": 3, "step": step}])
 
-    assert [where.step for where in whereabouts.seen(run, RUN_ID)] == [step]
+    assert [where.step for where in whereabouts.read_seen(run, RUN_ID)] == [step]

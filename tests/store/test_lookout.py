@@ -31,7 +31,7 @@ RANK = """
 
 
 def steps(run: Path) -> dict[int | None, tuple[int | None, str | None]]:
-    seen = whereabouts.seen(run, run_file.id_of(run) or "") if run.exists() else []
+    seen = whereabouts.read_seen(run, run_file.id_of(run) or "") if run.exists() else []
     return {where.rank: (where.step, where.stage) for where in seen}
 
 
@@ -124,7 +124,7 @@ def test_it_writes_when_it_is_due_and_leaves_no_draft(tmp_path: Path, monkeypatc
     lookout.tell_if_due(["no such process"])
 
     assert [file.suffix for file in (run / "now").iterdir()] == [".json"]
-    assert whereabouts.seen(run, run_id) == []
+    assert whereabouts.read_seen(run, run_id) == []
 
 
 def test_what_was_removed_is_not_made_anew_and_is_no_fault(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,18 +18,20 @@ PRESETS = ("full", "light")
 def test_a_request_arrives_as_it_was_sent() -> None:
     sent = request(ranks="suspect+peer", reason="slow since step 40", sample={"per": "micro_batch", "skip": 2})
 
-    event = messages.read(messages.of_request(sent, suspects=[3, 1]), PRESETS)
+    event = messages.read_message(messages.of_request(sent, suspects=[3, 1]), PRESETS)
 
     assert event == moves.RequestReceived(sent, (1, 3))
 
 
 @pytest.mark.parametrize("decided", [moves.Commit("ab", 12), moves.Drop("ab", "rank 2 is out")], ids=["commit", "drop"])
 def test_a_decision_arrives_as_it_was_sent(decided: Any) -> None:
-    assert messages.read(messages.of_decision(decided), PRESETS) == decided
+    assert messages.read_message(messages.of_decision(decided), PRESETS) == decided
 
 
 def test_a_cancellation_arrives_as_it_was_sent() -> None:
-    assert messages.read(messages.of_cancel("ab", "wrong rank"), PRESETS) == moves.CancelReceived("ab", "wrong rank")
+    assert messages.read_message(messages.of_cancel("ab", "wrong rank"), PRESETS) == moves.CancelReceived(
+        "ab", "wrong rank"
+    )
 
 
 def test_what_is_said_of_one_request_has_ids_of_its_own() -> None:
@@ -66,7 +68,7 @@ def test_what_is_no_message_is_refused(given: tuple[dict[str, Any], str]) -> Non
     changes = {**told, "request": {**message["request"], **told["request"]}} if message and "request" in told else told
 
     with pytest.raises(ConfigError, match=expected):
-        messages.read({**message, **changes}, PRESETS)
+        messages.read_message({**message, **changes}, PRESETS)
 
 
 def test_what_a_rank_says_of_itself_comes_back() -> None:

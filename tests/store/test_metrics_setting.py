@@ -26,7 +26,7 @@ from mstxkit.store.metrics_setting import Address, Flops, Outlet
     ],
 )
 def test_what_may_be_said(text: Any, outlets: list[Outlet]) -> None:
-    assert metrics_setting.checked(text).outlets == tuple(outlets)
+    assert metrics_setting.check_metrics(text).outlets == tuple(outlets)
 
 
 @pytest.mark.parametrize(
@@ -38,13 +38,13 @@ def test_what_may_be_said(text: Any, outlets: list[Outlet]) -> None:
 )  # fmt: skip
 def test_what_may_not_is_refused_with_what_may(text: Any) -> None:
     with pytest.raises(CaptureError, match="of capture"):
-        metrics_setting.checked(text)
+        metrics_setting.check_metrics(text)
 
 
 @pytest.mark.parametrize("url", ["http://me:secret@host:4318", "http://host:4318/?key=secret"])
 def test_a_secret_in_an_address_is_refused_and_not_repeated(url: str) -> None:
     with pytest.raises(CaptureError) as refused:
-        metrics_setting.checked(f"otlp:{url}")
+        metrics_setting.check_metrics(f"otlp:{url}")
 
     assert "secret" not in str(refused.value)
 
@@ -58,7 +58,7 @@ def test_only_what_surely_is_loopback_counts_as_such(host: str, is_loopback: boo
 
 
 def test_flops_are_a_number_or_one_for_each_stage() -> None:
-    flops = metrics_setting.checked(None, "actor_update=6e9,actor_generate=2e9", 1e12).flops
+    flops = metrics_setting.check_metrics(None, "actor_update=6e9,actor_generate=2e9", 1e12).flops
 
     assert flops.mfu_ratio("actor_update", 1000.0, 12) == pytest.approx(0.5)
     assert flops.mfu_ratio("reward", 1000.0, 12) is None
@@ -70,13 +70,13 @@ def test_flops_are_a_number_or_one_for_each_stage() -> None:
 )
 def test_flops_that_cannot_be_are_refused(value: Any) -> None:
     with pytest.raises(CaptureError, match="flops_per_token"):
-        metrics_setting.checked(None, value)
+        metrics_setting.check_metrics(None, value)
 
 
 def test_a_setting_goes_through_a_word_and_back() -> None:
     given = (":9464,otlp:http://h:1", {"actor_update": 6e9}, 1e12)
 
-    assert metrics_setting.of_word(metrics_setting.as_word(*given)) == metrics_setting.checked(*given)
+    assert metrics_setting.of_word(metrics_setting.as_word(*given)) == metrics_setting.check_metrics(*given)
     assert metrics_setting.as_word(None, None, None) == ""
 
 

@@ -85,7 +85,7 @@ def test_where_it_is_cut_off_nothing_is_lost_or_doubled_and_the_next_one_goes_on
     folders = [place.here, place.sealed]
     assert sealed_place.all_names(folders) == sorted(before)
     for file, content in before.items():
-        with os.fdopen(sealed_place.opened(folders, file), "rb") as stream:
+        with os.fdopen(sealed_place.open_sealed(folders, file), "rb") as stream:
             assert stream.read() == content
     assert place.take_care()[1] == ""
 

@@ -12,8 +12,8 @@ from builders.run_files import RUN_ID
 
 from mstxkit.profiling import presets
 from mstxkit.store import layout, run_file
-from mstxkit.store.request import Known, checked
-from mstxkit.store.session_file import Order, RecordedSession, SessionFile, SessionOutcome, SessionStart, sessions
+from mstxkit.store.request import Known, check_request
+from mstxkit.store.session_file import Order, RecordedSession, SessionFile, SessionOutcome, SessionStart, read_sessions
 
 REQUEST = "ab" * 8
 
@@ -97,7 +97,7 @@ def test_a_link_in_the_place_of_the_folder_is_not_followed(run: Path, tmp_path: 
 def test_sessions_are_found_and_say_where_their_data_are(run: Path) -> None:
     recorded(run, "node_1_2_ascend_pt")
     recorded(run, "node_1_3_ascend_pt", stage="light", request="")
-    light, full = sorted(sessions(run, RUN_ID), key=lambda session: session.key)
+    light, full = sorted(read_sessions(run, RUN_ID), key=lambda session: session.key)
 
     assert full.place == f"profiles/{REQUEST}"
     assert light.place == light.folder
@@ -129,10 +129,10 @@ def test_no_output_leads_elsewhere(output: str) -> None:
 def test_a_request_knows_whether_it_is_for_one_window(given: dict[str, Any], is_for_one: bool) -> None:
     known = Known(("actor_generate", "actor_update"), range(4), ("full",))
 
-    assert checked({"stage": "actor_update", "ranks": [1], **given}, known).is_for_one_window is is_for_one
+    assert check_request({"stage": "actor_update", "ranks": [1], **given}, known).is_for_one_window is is_for_one
 
 
 def test_an_order_is_for_one_window_in_the_run_unless_it_says_more(run: Path) -> None:
-    order = Order(run, RUN_ID, 3, 8, "", "light", None, presets.load("light"))
+    order = Order(run, RUN_ID, 3, 8, "", "light", None, presets.load_preset("light"))
 
     assert (order.is_only_window, order.local) == (True, None)

@@ -49,19 +49,19 @@ def test_a_record_comes_back_as_it_was_packed(given_record: Record, salt: int, i
 
     assert len(raw) == records.RECORD_BYTES
     assert whole(raw, salt, index)
-    assert records.unpack(*WORDS.unpack(raw)) == given_record
+    assert records.unpack_record(*WORDS.unpack(raw)) == given_record
 
 
 @pytest.mark.parametrize("depth", [256, 1_000, 1 << 20])
 def test_depth_saturates(depth: int) -> None:
     raw = packing.record(SAMPLES[0]._replace(depth=depth), SALT, 0)
 
-    assert records.unpack(*WORDS.unpack(raw)) == SAMPLES[0]._replace(depth=255)
+    assert records.unpack_record(*WORDS.unpack(raw)) == SAMPLES[0]._replace(depth=255)
 
 
 def stored(ticks: int) -> int:
     """A duration after it went through a record."""
-    return records.unpack(0, 0, records.duration_bits(ticks)).duration
+    return records.unpack_record(0, 0, records.duration_bits(ticks)).duration
 
 
 @given(st.integers(0, SCALED_FROM - 1))
@@ -175,7 +175,7 @@ def test_a_record_that_was_never_written_never_passes(salt: int, index: int) -> 
 
 @given(words, words, words, words, st.integers(0, 1 << 24))
 def test_check_bits_fit_their_twelve_bits_and_are_never_zero(w0: int, w1: int, w2: int, salt: int, index: int) -> None:
-    assert 1 <= records.check(w0, w1, w2, salt, index) <= records.CHECK_PRIME < 1 << 12
+    assert 1 <= records.check_record(w0, w1, w2, salt, index) <= records.CHECK_PRIME < 1 << 12
 
 
 def test_a_record_misplaced_by_few_places_never_passes() -> None:
@@ -197,13 +197,13 @@ def passes(judged: Any) -> int:
 
 def a_record_of_an_earlier_bank(draw: Any) -> bool:
     w0, w1, w2, index = draw(64), draw(64), draw(52), draw(17)
-    w2 |= records.check(w0, w1, w2, draw(64), index) << records.CHECK_SHIFT
+    w2 |= records.check_record(w0, w1, w2, draw(64), index) << records.CHECK_SHIFT
     return records.is_whole(w0, w1, w2, draw(64), index)
 
 
 def a_record_from_far_away(draw: Any) -> bool:
     w0, w1, w2, salt, index = draw(64), draw(64), draw(52), draw(64), draw(20)
-    w2 |= records.check(w0, w1, w2, salt, index) << records.CHECK_SHIFT
+    w2 |= records.check_record(w0, w1, w2, salt, index) << records.CHECK_SHIFT
     return records.is_whole(w0, w1, w2, salt, index ^ 1 << 13 ^ draw(13))
 
 

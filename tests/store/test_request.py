@@ -13,7 +13,7 @@ from mstxkit.config import model
 from mstxkit.errors import ConfigError
 from mstxkit.store import request
 from mstxkit.store.limits import SessionLimits
-from mstxkit.store.request import Known, Request, Sample, checked
+from mstxkit.store.request import Known, Request, Sample, check_request
 
 KNOWN = Known(("actor_generate", "actor_update", "my_stage"), (0, 1, 2, 3, 8), ("full", "kernels"))
 NOW_NS = 1_700_000_000 * 10**9
@@ -21,12 +21,12 @@ PLAIN = {"stage": "actor_update", "ranks": [3]}
 
 
 def read(**given: Any) -> Request:
-    return checked({**PLAIN, **given}, KNOWN, "r.json", NOW_NS)
+    return check_request({**PLAIN, **given}, KNOWN, "r.json", NOW_NS)
 
 
 def problems(fields: Any) -> str:
     with pytest.raises(ConfigError) as error:
-        checked(fields, KNOWN, "r.json", NOW_NS)
+        check_request(fields, KNOWN, "r.json", NOW_NS)
     return str(error.value)
 
 
@@ -56,7 +56,7 @@ def test_everything_that_may_be_given_is_kept() -> None:
         ("mstx", True),
     )
     assert (made.sample, made.limits) == (Sample("micro_batch", 2, 3), SessionLimits(30.0, 10**10))
-    assert checked(json.loads(json.dumps(made.as_json())), KNOWN) == made
+    assert check_request(json.loads(json.dumps(made.as_json())), KNOWN) == made
 
 
 def test_the_same_call_from_every_rank_is_one_request() -> None:
@@ -132,7 +132,7 @@ def test_what_is_wrong_is_told_with_what_is_allowed(given: dict[str, Any], messa
 
 def test_ranks_are_never_a_default() -> None:
     with pytest.raises(ConfigError, match="ranks: must be given"):
-        checked({"stage": "actor_update"}, KNOWN)
+        check_request({"stage": "actor_update"}, KNOWN)
 
 
 def test_all_that_is_wrong_is_told_at_once_but_not_without_end() -> None:
@@ -160,11 +160,11 @@ JSON = st.recursive(
 @given(st.dictionaries(st.sampled_from(request._KEYS), JSON))
 def test_whatever_is_in_it_it_is_a_request_or_one_error(given: dict[str, Any]) -> None:
     try:
-        made = checked({**PLAIN, **given}, KNOWN, now_ns=NOW_NS)
+        made = check_request({**PLAIN, **given}, KNOWN, now_ns=NOW_NS)
     except ConfigError:
         return
 
-    assert checked(json.loads(json.dumps(made.as_json())), KNOWN) == made
+    assert check_request(json.loads(json.dumps(made.as_json())), KNOWN) == made
 
 
 def test_parts_of_a_stage_have_the_names_of_a_configuration() -> None:

@@ -168,7 +168,7 @@ def test_the_run_as_a_whole_is_looked_at_by_one_host_and_seldom(
 
 
 def test_two_at_once_do_not_meet(place: SealedPlace) -> None:
-    with documents.alone(place.here / sealed_care.LOCK) as is_alone:
+    with documents.try_lock(place.here / sealed_care.LOCK) as is_alone:
         assert is_alone
         assert sealed_care.take_care(place.care()) is None
         assert sealed_care.take_care(place.care(), within_s=0.3) is None
@@ -260,7 +260,7 @@ class Files(RuleBasedStateMachine):
         folders = [self.place.here, self.place.sealed]
         names = sealed_place.all_names(folders)
         for name in names:
-            with os.fdopen(sealed_place.opened(folders, name), "rb") as stream:
+            with os.fdopen(sealed_place.open_sealed(folders, name), "rb") as stream:
                 assert stream.read() == self.written[name]
         assert {self.name_of(pid) for pid in self.newest} <= set(names)
         gone = set(self.written) - set(names)

@@ -43,7 +43,7 @@ BEGINS = list(itertools.accumulate(map(len, PACKED), initial=HEADER))
 
 def scanned(data: bytes) -> tuple[list[Content], list[BlockDamage]]:
     """Blocks and damage of a file; together they must cover it without a gap."""
-    found, at = list(segment.scan(data)), HEADER
+    found, at = list(segment.scan_blocks(data)), HEADER
     for one in found:
         assert one.offset == at
         at += one.size if isinstance(one, BlockDamage) else one.payload_at + len(one.payload) - one.offset
@@ -55,7 +55,7 @@ def scanned(data: bytes) -> tuple[list[Content], list[BlockDamage]]:
 
 
 def test_blocks_come_back_in_their_order_and_know_where_they_are() -> None:
-    found = [block for block in segment.scan(WHOLE) if isinstance(block, Block)]
+    found = [block for block in segment.scan_blocks(WHOLE) if isinstance(block, Block)]
 
     assert [content_of(block) for block in found] == BLOCKS
     assert [block.offset for block in found] == BEGINS[:-1]
@@ -265,29 +265,29 @@ codecs = pytest.mark.parametrize("codec", ["zlib", "zstd"])
 @given(st.binary(max_size=3_000))
 @example(b"")
 def test_what_is_compressed_is_uncompressed(stream: bytes) -> None:
-    assert segment.decompress(*segment.compress(stream)) == stream
+    assert segment.decompress_stream(*segment.compress_stream(stream)) == stream
 
 
 def test_zstd_is_used_where_it_is_installed() -> None:
     pytest.importorskip("zstandard")
 
-    assert segment.compress(STREAM)[0] == "zstd"
+    assert segment.compress_stream(STREAM)[0] == "zstd"
 
 
 def test_zlib_is_used_where_zstandard_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     without_zstandard(monkeypatch)
 
-    codec, packed = segment.compress(STREAM)
+    codec, packed = segment.compress_stream(STREAM)
 
     assert codec == "zlib"
-    assert segment.decompress(codec, packed) == STREAM
+    assert segment.decompress_stream(codec, packed) == STREAM
 
 
 def test_a_zstd_block_without_zstandard_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     without_zstandard(monkeypatch)
 
     with pytest.raises(FormatError, match="pip install zstandard"):
-        segment.decompress("zstd", b"anything")
+        segment.decompress_stream("zstd", b"anything")
 
 
 @codecs
@@ -295,25 +295,25 @@ def test_a_zstd_block_without_zstandard_says_what_to_install(monkeypatch: pytest
 def test_a_stream_as_large_as_the_limit_is_taken_and_one_byte_more_is_not(codec: str, size: int) -> None:
     fits, too_large = packed_with(codec, STREAM[:size]), packed_with(codec, (STREAM + b"!")[: size + 1])
 
-    assert segment.decompress(codec, fits, size) == STREAM[:size]
+    assert segment.decompress_stream(codec, fits, size) == STREAM[:size]
     with pytest.raises(FormatError):
-        segment.decompress(codec, too_large, size)
+        segment.decompress_stream(codec, too_large, size)
 
 
 @codecs
 @pytest.mark.parametrize("limit", [0, 1, 100])
 def test_a_bomb_is_refused(codec: str, limit: int) -> None:
     with pytest.raises(FormatError):
-        segment.decompress(codec, packed_with(codec, bytes(1 << 20)), limit)
+        segment.decompress_stream(codec, packed_with(codec, bytes(1 << 20)), limit)
 
 
 def test_a_zstd_frame_that_does_not_say_its_size_is_held_to_the_limit() -> None:
     zstandard = pytest.importorskip("zstandard")
     packed = zstandard.ZstdCompressor(write_content_size=False).compress(STREAM)
 
-    assert segment.decompress("zstd", packed, len(STREAM)) == STREAM
+    assert segment.decompress_stream("zstd", packed, len(STREAM)) == STREAM
     with pytest.raises(FormatError):
-        segment.decompress("zstd", packed, len(STREAM) - 1)
+        segment.decompress_stream("zstd", packed, len(STREAM) - 1)
 
 
 @pytest.mark.parametrize("claimed", [1 << 31, 1 << 62, (1 << 64) - 3])
@@ -321,7 +321,7 @@ def test_a_zstd_frame_that_claims_a_huge_size_is_refused_before_anything_is_allo
     pytest.importorskip("zstandard")
 
     with pytest.raises(FormatError):
-        segment.decompress("zstd", b"\x28\xb5\x2f\xfd\xc0\x00" + struct.pack("<Q", claimed))
+        segment.decompress_stream("zstd", b"\x28\xb5\x2f\xfd\xc0\x00" + struct.pack("<Q", claimed))
 
 
 @codecs
@@ -330,7 +330,7 @@ def test_a_payload_cut_anywhere_is_refused(codec: str) -> None:
 
     for size in range(len(packed)):
         with pytest.raises(FormatError):
-            segment.decompress(codec, packed[:size])
+            segment.decompress_stream(codec, packed[:size])
 
 
 @codecs
@@ -341,7 +341,7 @@ def test_no_flipped_bit_of_a_payload_raises_anything_else(codec: str) -> None:
         altered = bytearray(packed)
         altered[bit // 8] ^= 1 << bit % 8
         try:
-            segment.decompress(codec, bytes(altered), 1 << 16)
+            segment.decompress_stream(codec, bytes(altered), 1 << 16)
         except FormatError:
             refused += 1
 
@@ -351,13 +351,13 @@ def test_no_flipped_bit_of_a_payload_raises_anything_else(codec: str) -> None:
 @given(st.sampled_from(["zlib", "zstd"]), st.binary(max_size=60))
 def test_random_payloads_are_refused(codec: str, payload: bytes) -> None:
     with pytest.raises(FormatError):
-        segment.decompress(codec, payload, 1 << 16)
+        segment.decompress_stream(codec, payload, 1 << 16)
 
 
 @pytest.mark.parametrize("codec", ["lz4", "", "ZLIB", "None"])
 def test_an_unknown_codec_is_named(codec: str) -> None:
     with pytest.raises(FormatError, match=f"compressed with '{codec}'"):
-        segment.decompress(codec, zlib.compress(STREAM))
+        segment.decompress_stream(codec, zlib.compress(STREAM))
 
 
 # Payloads
@@ -368,7 +368,10 @@ def test_a_stream_is_split_where_it_was_joined(texts: bytes, n: int, m: int, dat
     planes, attributes = (data.draw(st.binary(min_size=24 * k, max_size=24 * k)) for k in (n, m))
     payload = segment.Payload(texts, planes, attributes, n, m)
 
-    assert segment.split(segment.join(payload), {"records": n, "attributes": m, "text_bytes": len(texts)}) == payload
+    assert (
+        segment.split_stream(segment.join_payload(payload), {"records": n, "attributes": m, "text_bytes": len(texts)})
+        == payload
+    )
 
 
 SIZES = {"records": 1, "attributes": 1, "text_bytes": 2}
@@ -377,25 +380,25 @@ SIZES = {"records": 1, "attributes": 1, "text_bytes": 2}
 @pytest.mark.parametrize("size", [0, 49, 51, 500])
 def test_a_stream_of_another_length_is_refused(size: int) -> None:
     with pytest.raises(FormatError, match="not as long as it says"):
-        segment.split(bytes(size), SIZES)
+        segment.split_stream(bytes(size), SIZES)
 
 
 @pytest.mark.parametrize("name", SIZES)
 @pytest.mark.parametrize("value", [None, -1, 1.5, float("nan"), float("inf"), "1", [], {}, 10**400])
 def test_a_meta_whose_sizes_are_none_is_refused(name: str, value: Any) -> None:
     with pytest.raises(FormatError):
-        segment.split(bytes(50), {**SIZES, name: value})
+        segment.split_stream(bytes(50), {**SIZES, name: value})
 
 
 def test_a_negative_size_is_not_made_good_by_another() -> None:
     with pytest.raises(FormatError):
-        segment.split(b"", {"records": -1, "attributes": 1, "text_bytes": 0})
+        segment.split_stream(b"", {"records": -1, "attributes": 1, "text_bytes": 0})
 
 
 @pytest.mark.parametrize("name", SIZES)
 def test_a_meta_without_a_size_is_refused(name: str) -> None:
     with pytest.raises(FormatError):
-        segment.split(bytes(50), {key: value for key, value in SIZES.items() if key != name})
+        segment.split_stream(bytes(50), {key: value for key, value in SIZES.items() if key != name})
 
 
 # Banks
@@ -437,7 +440,7 @@ def raw_of(bank: list[Written], salt: int) -> bytes:
     """A bank's bytes, with check bits and then the damage."""
     raw = b""
     for index, ((w0, w1, w2), flipped) in enumerate(bank):
-        w2 |= records.check(w0, w1, w2, salt, index) << records.CHECK_SHIFT
+        w2 |= records.check_record(w0, w1, w2, salt, index) << records.CHECK_SHIFT
         number = int.from_bytes(records.WORDS.pack(w0, w1, w2), "little")
         raw += (number if flipped is None else number ^ 1 << flipped).to_bytes(24, "little")
     return raw
@@ -471,7 +474,9 @@ def test_every_whole_record_of_a_bank_comes_back_and_no_damaged_one(bank: Any, s
 
     expected = [one.words for one in bank if one.flipped is None and not one.is_attribute]
     assert rows_of(payload) == expected
-    assert [records.unpack(*words) for words in rows_of(payload)] == [records.unpack(*words) for words in expected]
+    assert [records.unpack_record(*words) for words in rows_of(payload)] == [
+        records.unpack_record(*words) for words in expected
+    ]
     assert (payload.texts, payload.n) == (text, len(expected))
 
 

@@ -22,7 +22,7 @@ Current thread 0x0000000000000010 (most recent call first):
 
 
 def test_threads_have_their_calls_innermost_first_and_are_named_where_that_is_known() -> None:
-    words = stacks.read(TEXT)
+    words = stacks.read_stacks(TEXT)
 
     assert words.signal == 23
     assert words.threads == (
@@ -33,21 +33,21 @@ def test_threads_have_their_calls_innermost_first_and_are_named_where_that_is_kn
 
 def test_a_later_dump_replaces_an_earlier_one_and_exceptions_stay() -> None:
     raised = stacks.line_of(stacks.EXCEPTION, {"type": "ValueError"}).decode()
-    words = stacks.read(TEXT + raised + TEXT.replace("inner", "deeper"))
+    words = stacks.read_stacks(TEXT + raised + TEXT.replace("inner", "deeper"))
 
     assert words.threads[0].frames[0].function == "deeper"
     assert [raised["type"] for raised in words.exceptions] == ["ValueError"]
 
 
 def test_a_fatal_signal_is_told_in_cpythons_words() -> None:
-    words = stacks.read(TEXT + "Fatal Python error: Segmentation fault\n\n" + TEXT.partition("\n")[2])
+    words = stacks.read_stacks(TEXT + "Fatal Python error: Segmentation fault\n\n" + TEXT.partition("\n")[2])
 
     assert words.fatal == "Segmentation fault"
     assert len(words.threads) == 2
 
 
 def test_names_of_threads_are_read_as_python_3_14_writes_them() -> None:
-    words = stacks.read('Thread 0x11 [scorer] (most recent call first):\n  File "x", line ??? in f\n')
+    words = stacks.read_stacks('Thread 0x11 [scorer] (most recent call first):\n  File "x", line ??? in f\n')
 
     assert words.threads == (ThreadStack(17, (StackFrame("x", 0, "f"),), 0, "scorer"),)
 
@@ -56,7 +56,7 @@ def test_what_this_cpython_writes_is_read(tmp_path: Path) -> None:
     with (tmp_path / "dump").open("w+") as file:
         faulthandler.dump_traceback(file, all_threads=True)
     (mine,) = (
-        thread for thread in stacks.read((tmp_path / "dump").read_text()).threads
+        thread for thread in stacks.read_stacks((tmp_path / "dump").read_text()).threads
         if thread.ident == threading.get_ident()
     )  # fmt: skip
 
@@ -72,7 +72,7 @@ def test_what_this_cpython_writes_is_read(tmp_path: Path) -> None:
     ],
 )  # fmt: skip
 def test_hostile_text_is_read_without_an_error(text: str) -> None:
-    assert all(frame.line >= 0 for thread in stacks.read(text).threads for frame in thread.frames)
+    assert all(frame.line >= 0 for thread in stacks.read_stacks(text).threads for frame in thread.frames)
 
 
 def test_a_stack_survives_json_and_a_hostile_one_is_cut() -> None:

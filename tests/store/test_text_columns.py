@@ -35,9 +35,9 @@ def test_texts_read_back_as_they_lay_but_for_their_checksums(some: list[Any], sa
     known = [entry for entry in some if entry[0] in (livefile.STAGE, livefile.TEXT)]
 
     assert columns is not None
-    assert text_columns.read(text_columns.sealed(texts, columns)) == texts
+    assert text_columns.read_texts(text_columns.seal_texts(texts, columns)) == texts
     assert livefile.read_texts(texts, None)[0] == livefile.read_texts(lying(some, salt), salt)[0] or not known
-    assert text_columns.read(text_columns.sealed(texts, None)) == texts
+    assert text_columns.read_texts(text_columns.seal_texts(texts, None)) == texts
 
 
 @pytest.mark.skipif(not engine.NATIVE, reason="there is no C engine here")
@@ -57,14 +57,14 @@ def test_both_engines_make_the_same(some: list[Any], odd: bytes, at: int) -> Non
 def test_what_is_no_columns_is_refused(some: list[Any], data: Any) -> None:
     """Or gives texts of that length, where a damage makes other columns of them."""
     texts = livefile.without_checksums(lying(some))
-    stored = bytearray(text_columns.sealed(texts, text_columns.to_columns(texts)))
+    stored = bytearray(text_columns.seal_texts(texts, text_columns.to_columns(texts)))
     for _ in range(data.draw(st.integers(1, 3))):
         stored[data.draw(st.integers(0, len(stored) - 17))] = data.draw(st.integers(0, 255))
     cut = data.draw(st.integers(0, len(stored) - 16))
 
     for one in (bytes(stored), bytes(stored[cut:])):
         try:
-            found = text_columns.read(one)
+            found = text_columns.read_texts(one)
         except FormatError:
             continue
         assert len(found) == len(texts)
@@ -77,7 +77,7 @@ def test_nothing_is_made_of_columns_that_say_that_they_are_longer_than_any_bank(
     assert columns is not None
 
     with pytest.raises(FormatError):
-        text_columns.read(columns + livefile.TRAILER.pack(size, text_columns.MARK, 0, 0, 0))
+        text_columns.read_texts(columns + livefile.TRAILER.pack(size, text_columns.MARK, 0, 0, 0))
 
 
 def test_names_and_texts_of_their_own_read_back_from_a_sealed_run(tmp_path: Path) -> None:

@@ -33,7 +33,7 @@ def written(run: Path, *lines: bytes, name: str = "one") -> Path:
 
 
 def test_what_was_said_comes_out_as_it_went_in(tmp_path: Path) -> None:
-    assert verdicts.read(written(tmp_path, SLOW.line())) == [SLOW]
+    assert verdicts.read_verdicts(written(tmp_path, SLOW.line())) == [SLOW]
 
 
 def test_the_newest_word_of_each_counts_whoever_says_it(tmp_path: Path) -> None:
@@ -42,18 +42,18 @@ def test_the_newest_word_of_each_counts_whoever_says_it(tmp_path: Path) -> None:
     written(tmp_path, later.line(), name="b")
     written(tmp_path, SLOW.line(), other.line(), name="a")
 
-    assert verdicts.read(tmp_path) == [other, later]
+    assert verdicts.read_verdicts(tmp_path) == [other, later]
     assert not later.is_blaming and other.is_blaming
 
 
 def test_a_line_that_is_half_written_costs_that_line_alone(tmp_path: Path) -> None:
     written(tmp_path, SLOW.line(), SLOW._replace(id="2").line()[:30])
 
-    assert verdicts.read(tmp_path) == [SLOW]
+    assert verdicts.read_verdicts(tmp_path) == [SLOW]
 
 
 def test_a_run_without_verdicts_has_none(tmp_path: Path) -> None:
-    assert verdicts.read(tmp_path) == []
+    assert verdicts.read_verdicts(tmp_path) == []
 
 
 @given(st.dictionaries(st.sampled_from([*Verdict._fields, "more"]), JSON))
@@ -67,14 +67,14 @@ def test_no_line_makes_a_reader_fail(fields: dict[str, Any]) -> None:
 def test_numbers_that_no_float_holds_are_none(tmp_path: Path, number: Any) -> None:
     """JSON has them. A judge that takes over goes by such evidence, and a report puts it into words."""
     about = {**SLOW._asdict(), "impact_ratio": number, "evidence": {"usual_s": number, "late_s": 0.2}}
-    (read,) = verdicts.read(written(tmp_path, json.dumps(about).encode()))
+    (read,) = verdicts.read_verdicts(written(tmp_path, json.dumps(about).encode()))
 
     assert (read.impact_ratio, read.evidence["late_s"]) == (0.0, 0.2)
     assert isinstance(read.evidence["usual_s"], str)
 
 
 def test_names_that_no_encoder_takes_are_written_as_escapes(tmp_path: Path) -> None:
-    (read,) = verdicts.read(written(tmp_path, SLOW._replace(id="\ud800", evidence={"\ud800": 1}).line()))
+    (read,) = verdicts.read_verdicts(written(tmp_path, SLOW._replace(id="\ud800", evidence={"\ud800": 1}).line()))
 
     assert (read.id, dict(read.evidence)) == ("\\ud800", {"\\ud800": 1})
 

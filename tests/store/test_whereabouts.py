@@ -26,7 +26,7 @@ def run(tmp_path: Path) -> Path:
 
 
 def told(run: Path, *processes: Any) -> Path:
-    whereabouts.write(run, RUN_ID, run, processes)
+    whereabouts.write_whereabouts(run, RUN_ID, run, processes)
     (file,) = (run / "now").iterdir()
     return file
 
@@ -37,10 +37,10 @@ def changed(file: Path, **fields: Any) -> None:
 
 def test_what_a_keeper_wrote_is_read_back(run: Path) -> None:
     told(run, ONE, {"pid": 43})
-    first, second = whereabouts.seen(run, RUN_ID)
+    first, second = whereabouts.read_seen(run, RUN_ID)
 
     assert first[1:8] == (42, 3, "actor", "trainer", 9, "actor_update", 1.0)
-    assert first.host == identity.host()
+    assert first.host == identity.name_host()
     assert second[1:8] == (43, None, "", "", None, None, None)
     assert first.age.is_exact
     assert 0 <= first.age.seconds < 60
@@ -50,7 +50,7 @@ def test_whose_host_has_another_name_is_told_of_by_that(run: Path) -> None:
     """One watchman looks at all that share memory: a rank was there twice, once as it had been long ago."""
     told(run, {**ONE, "host": "container_2"}, {**ONE, "host": None})
 
-    assert [where.host for where in whereabouts.seen(run, RUN_ID)] == ["container_2", identity.host()]
+    assert [where.host for where in whereabouts.read_seen(run, RUN_ID)] == ["container_2", identity.name_host()]
 
 
 @pytest.mark.parametrize(
@@ -65,7 +65,7 @@ def test_whose_it_is_is_known_by_what_it_works_under(run: Path, what: dict[str, 
     """A part has any name: an actor's of Ray is its rank's own, and was left out."""
     told(run, {**ONE, **what})
 
-    (where,) = whereabouts.seen(run, RUN_ID)
+    (where,) = whereabouts.read_seen(run, RUN_ID)
 
     assert where.is_of_a_rank == is_of_a_rank
 
@@ -73,7 +73,7 @@ def test_whose_it_is_is_known_by_what_it_works_under(run: Path, what: dict[str, 
 def test_on_one_host_the_age_does_not_depend_on_the_wall_clock(run: Path) -> None:
     changed(told(run, ONE), written_ns=1, mono_ns=time.monotonic_ns() - 5 * NS)
 
-    (where,) = whereabouts.seen(run, RUN_ID)
+    (where,) = whereabouts.read_seen(run, RUN_ID)
 
     assert where.age.is_exact
     assert 5 <= where.age.seconds < 60
@@ -82,7 +82,7 @@ def test_on_one_host_the_age_does_not_depend_on_the_wall_clock(run: Path) -> Non
 def test_of_another_host_the_age_is_by_two_clocks_and_says_so(run: Path) -> None:
     changed(told(run, ONE), host="node7", boot="other", written_ns=time.time_ns() - 30 * NS)
 
-    (where,) = whereabouts.seen(run, RUN_ID)
+    (where,) = whereabouts.read_seen(run, RUN_ID)
 
     assert not where.age.is_exact
     assert where.age.words.startswith("~3")
@@ -107,15 +107,15 @@ def test_an_age_in_words(age: Age, words: str) -> None:
 def test_two_keepers_of_one_host_name_do_not_share_a_file(run: Path, tmp_path: Path) -> None:
     """Containers may have the name of their host, and a /dev/shm each."""
     (tmp_path / "elsewhere").mkdir()
-    whereabouts.write(run, RUN_ID, run, [ONE])
-    whereabouts.write(run, RUN_ID, tmp_path / "elsewhere", [{**ONE, "pid": 44}])
+    whereabouts.write_whereabouts(run, RUN_ID, run, [ONE])
+    whereabouts.write_whereabouts(run, RUN_ID, tmp_path / "elsewhere", [{**ONE, "pid": 44}])
 
-    assert [where.pid for where in whereabouts.seen(run, RUN_ID)] == [42, 44]
+    assert [where.pid for where in whereabouts.read_seen(run, RUN_ID)] == [42, 44]
 
 
 def test_a_run_that_somebody_has_removed_is_not_made_anew(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
-        whereabouts.write(tmp_path / "gone", RUN_ID, tmp_path, [ONE])
+        whereabouts.write_whereabouts(tmp_path / "gone", RUN_ID, tmp_path, [ONE])
 
     assert not (tmp_path / "gone").exists()
 
@@ -130,7 +130,7 @@ def test_a_run_that_somebody_has_removed_is_not_made_anew(tmp_path: Path) -> Non
 def test_what_is_no_value_is_left_out(run: Path, fields: Any) -> None:
     changed(told(run, ONE), **fields)
 
-    for where in whereabouts.seen(run, RUN_ID):
+    for where in whereabouts.read_seen(run, RUN_ID):
         assert where.step in (None, 9)
         assert where.age.words
 
@@ -141,15 +141,15 @@ def test_a_file_of_another_run_or_half_written_is_named(run: Path) -> None:
     file.with_name("half.json").write_text('{"format": 1')
     unusable: list[documents.Unusable] = []
 
-    assert whereabouts.seen(run, RUN_ID, unusable) == []
+    assert whereabouts.read_seen(run, RUN_ID, unusable) == []
     assert {bad.reason for bad in unusable} == {"belongs to another run", "is half written, or no JSON"}
 
 
 def test_the_newer_of_two_words_counts(run: Path) -> None:
     told(run, ONE)
-    known = whereabouts.by_process(whereabouts.seen(run, RUN_ID))
+    known = whereabouts.by_process(whereabouts.read_seen(run, RUN_ID))
     later = time.time_ns() + NS
-    said = [Acknowledgement(3, "actor", identity.host(), 42, written_ns, {}) for written_ns in (1, later)]
+    said = [Acknowledgement(3, "actor", identity.name_host(), 42, written_ns, {}) for written_ns in (1, later)]
 
     found = [whereabouts.of_speaker(ack, 12, known) for ack in said]
 

@@ -18,7 +18,7 @@ from builders.shown_job import ShownJob, role, verdict
 pytest.importorskip("prometheus_client", reason="prometheus-client is not installed: pip install 'mstxkit[metrics]'")
 
 from mstxkit.store.job_file import JobState
-from mstxkit.store.metrics_setting import checked
+from mstxkit.store.metrics_setting import check_metrics
 from mstxkit.telemetry import outlets
 from mstxkit.telemetry.outlets import Outlets
 
@@ -86,7 +86,7 @@ def scraped(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]:
     folder = tmp_path_factory.mktemp("scraped")
     jobs = [ShownJob(folder, name) for name in ("exp7", "exp8")]
     (folder / "targets").mkdir()
-    asked = checked(f"127.0.0.1:39464,targets:{folder}/targets")
+    asked = check_metrics(f"127.0.0.1:39464,targets:{folder}/targets")
     served = [Outlets(job.run, job.run_id, asked) for job in jobs]
     for of_job in served:
         of_job.show(state(41), [verdict()])
@@ -165,7 +165,7 @@ def test_two_jobs_on_one_host_do_not_meet(scraped: Prometheus) -> None:
 @needs_prometheus
 def test_beyond_loopback_a_scraper_needs_the_token_of_the_run(tmp_path: Path) -> None:
     job = ShownJob(tmp_path)
-    outlets = Outlets(job.run, job.run_id, checked("0.0.0.0:0"))
+    outlets = Outlets(job.run, job.run_id, check_metrics("0.0.0.0:0"))
     outlets.show(state(41), [])
     (target,) = json.loads((job.run / "metrics/targets.json").read_text())[0]["targets"]
     (tmp_path / "here.json").write_text(json.dumps([{"targets": [f"127.0.0.1:{target.rpartition(':')[2]}"]}]))

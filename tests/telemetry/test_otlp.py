@@ -20,7 +20,7 @@ from mstxkit.judging import request_news  # noqa: E402
 from mstxkit.judging.desk import Desk  # noqa: E402
 from mstxkit.reading import otlp_spans  # noqa: E402
 from mstxkit.store.job_file import JobState  # noqa: E402
-from mstxkit.store.metrics_setting import checked  # noqa: E402
+from mstxkit.store.metrics_setting import check_metrics  # noqa: E402
 from mstxkit.store.report import (  # noqa: E402
     DONE,
     EscalationNews,
@@ -98,7 +98,7 @@ def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_stages_verdicts_and_escalations_come_as_spans(collector: Collector, tmp_path: Any, hurried: None) -> None:
     job = ShownJob(tmp_path)
-    outlets = Outlets(job.run, job.run_id, checked(f"otlp:{collector.url}"))
+    outlets = Outlets(job.run, job.run_id, check_metrics(f"otlp:{collector.url}"))
     outlets.judged([role()], [verdict(request="r-1")])
     outlets.show(JobState((role(),)), [])
     outlets.close()
@@ -123,7 +123,7 @@ def test_what_becomes_of_a_request_is_a_span_since_it_was_asked_for_below_the_ve
     collector: Collector, tmp_path: Any, hurried: None
 ) -> None:
     job, asks = ShownJob(tmp_path), verdict(request="r-1")
-    outlets = Outlets(job.run, job.run_id, checked(f"otlp:{collector.url}"))
+    outlets = Outlets(job.run, job.run_id, check_metrics(f"otlp:{collector.url}"))
     news = EscalationNews("r-1", "armed", 9 * S, 5 * S, "armed", stages=("reward",), ranks=(3, 0), verdict=asks.id)
     outlets.judged([], [asks])
     outlets.escalated([news, news._replace(state="failed", time_ns=11 * S, reason=HOSTILE)])
@@ -145,7 +145,7 @@ def test_who_judges_sends_what_becomes_of_requests_as_it_happens(
 ) -> None:
     monkeypatch.setattr(request_news, "_LOOKS_EVERY_S", 0.0)
     run = run_of(tmp_path / "run")
-    desk = Desk(run, RUN_ID, "controller", outlets=Outlets(run, RUN_ID, checked(f"otlp:{collector.url}")))
+    desk = Desk(run, RUN_ID, "controller", outlets=Outlets(run, RUN_ID, check_metrics(f"otlp:{collector.url}")))
     request = left(run)
     desk.look()
     say(run, 1, Report(request.id, 1, DONE))
@@ -255,7 +255,7 @@ def test_headers_that_are_none_are_told_of_without_the_key(
     """What http.client says of them has the key in it, and what is said here stands in the run and in `mstxkit top`."""
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_HEADERS", given)
     job = ShownJob(tmp_path)
-    outlets = Outlets(job.run, job.run_id, checked(f"otlp:{collector.url}"))
+    outlets = Outlets(job.run, job.run_id, check_metrics(f"otlp:{collector.url}"))
     outlets.judged([role()], [])
     until(lambda: bool(outlets.notes()))
     notes = outlets.notes()

@@ -19,7 +19,7 @@ from mstxkit.errors import MstxkitError
 from mstxkit.judging.desk import Desk
 from mstxkit.store import verdicts
 from mstxkit.store.job_file import JobState
-from mstxkit.store.metrics_setting import checked
+from mstxkit.store.metrics_setting import check_metrics
 from mstxkit.telemetry import discovery, outlets, samples
 from mstxkit.telemetry.outlets import Outlets
 
@@ -35,7 +35,7 @@ class Going:
         self.job, self.opened = job, list[Outlets]()
 
     def __call__(self, setting: str, state: JobState = STATE, **more: Any) -> Outlets:
-        made = Outlets(self.job.run, self.job.run_id, checked(setting), **more)
+        made = Outlets(self.job.run, self.job.run_id, check_metrics(setting), **more)
         self.opened.append(made)
         made.show(state, [verdict()])
         return made
@@ -115,7 +115,7 @@ def test_a_hang_holds_in_the_metrics_as_long_as_its_host_says_so(tmp_path: Path)
     counts = []
     for withdrawn in ("", "it went on"):
         job.blame(hang._replace(withdrawn=withdrawn), who="hang-node-0")
-        out = Outlets(job.run, job.run_id, checked("textfile"))
+        out = Outlets(job.run, job.run_id, check_metrics("textfile"))
         desk = Desk(job.run, job.run_id, "controller", outlets=out)
         desk.look()
         lines = (job.run / "metrics" / "mstxkit.prom").read_text().splitlines()
@@ -193,19 +193,19 @@ def test_a_judge_that_is_cut_off_as_it_draws_the_token_leaves_none(
 
     with monkeypatch.context() as disk, pytest.raises(OSError, match="No space"):
         disk.setattr(os, "write", full)
-        discovery.token(going.job.run)
+        discovery.make_token(going.job.run)
 
-    assert len(discovery.token(going.job.run)) > 40
+    assert len(discovery.make_token(going.job.run)) > 40
     assert [path.name for path in (going.job.run / "metrics").iterdir()] == ["token"]
 
 
 def test_a_token_is_kept_over_the_next_judge_of_the_run(going: Going) -> None:
-    assert discovery.token(going.job.run) == discovery.token(going.job.run)
+    assert discovery.make_token(going.job.run) == discovery.make_token(going.job.run)
 
 
 @pytest.mark.parametrize("spoil", ["readable", "short", "link"])
 def test_a_token_that_others_may_know_serves_nothing(going: Going, spoil: str) -> None:
-    discovery.token(going.job.run)
+    discovery.make_token(going.job.run)
     file = going.job.run / "metrics/token"
     if spoil == "readable":
         file.chmod(0o644)
@@ -216,7 +216,7 @@ def test_a_token_that_others_may_know_serves_nothing(going: Going, spoil: str) -
         file.symlink_to("other")
 
     with pytest.raises(MstxkitError, match="remove it"):
-        discovery.token(going.job.run)
+        discovery.make_token(going.job.run)
     assert going("0.0.0.0:0").served == ""
 
 

@@ -18,15 +18,15 @@ times = st.lists(st.floats(-1e3, 1e3), min_size=2, max_size=12)
 def summed(values: list[list[float]], noise: float = 0.05) -> slow_rank.AddedUp:
     """Of one stage, a list of ranks' excess for each step."""
     limits = slow_rank.SlowRank()
-    sums = slow_rank.empty(len(values[0]), 1)
+    sums = slow_rank.empty_sums(len(values[0]), 1)
     for step in values:
         sums = slow_rank.added(sums, np.array(step)[:, None], np.array([noise]), limits.slack, limits.clip)
     return sums
 
 
 def test_every_file_of_the_folder_is_a_trigger_with_settings_that_are_described() -> None:
-    for name in triggers.names():
-        trigger = triggers.load(name)
+    for name in triggers.list_triggers():
+        trigger = triggers.load_trigger(name)
 
         assert trigger.name == name
         assert trigger.answers.endswith("?")
@@ -37,13 +37,13 @@ def test_a_rank_that_is_slower_in_every_step_is_slow_after_a_few() -> None:
     limits = slow_rank.SlowRank()
     sums = summed([[0.0, 0.22, 0.0]] * 5)
 
-    assert slow_rank.fires(limits, sums, 3)[:, 0].tolist() == [False, True, False]
+    assert slow_rank.find_slow(limits, sums, 3)[:, 0].tolist() == [False, True, False]
 
 
 def test_a_rank_that_was_slow_once_is_not_slow_however_slow_it_was() -> None:
     sums = summed([[0.0, 50.0, 0.0], *[[0.0, 0.0, 0.0]] * 3])
 
-    assert not slow_rank.fires(slow_rank.SlowRank(), sums, 3).any()
+    assert not slow_rank.find_slow(slow_rank.SlowRank(), sums, 3).any()
 
 
 def test_a_step_in_which_nothing_was_seen_changes_nothing() -> None:
@@ -56,8 +56,12 @@ def test_a_step_in_which_nothing_was_seen_changes_nothing() -> None:
 def test_the_threshold_grows_with_the_number_of_ranks_that_are_compared() -> None:
     limits = slow_rank.SlowRank()
 
-    assert slow_rank.threshold(limits, 10_240) > slow_rank.threshold(limits, 1024) > slow_rank.threshold(limits, 8)
-    assert slow_rank.threshold(limits, 8) == limits.threshold
+    assert (
+        slow_rank.threshold_for(limits, 10_240)
+        > slow_rank.threshold_for(limits, 1024)
+        > slow_rank.threshold_for(limits, 8)
+    )
+    assert slow_rank.threshold_for(limits, 8) == limits.threshold
 
 
 @given(times, st.floats(-1e6, 1e6))
@@ -90,39 +94,39 @@ def test_a_middle_leaves_out_who_was_not_there() -> None:
 
 
 def test_a_stage_that_became_slower_for_all_is_slow_and_one_that_jumps_is_not() -> None:
-    limits, change = slow_stage.SlowStage(), slow_rank.empty(2)
+    limits, change = slow_stage.SlowStage(), slow_rank.empty_sums(2)
     for step in range(12):
         change = slow_rank.added(
             change, np.array([0.15, 0.15 * (-1) ** step]), np.array([0.05, 0.05]), limits.slack, limits.clip, 0.0
         )
 
-    assert slow_stage.fires(limits, change).tolist() == [True, False]
+    assert slow_stage.find_slower(limits, change).tolist() == [True, False]
 
 
 def test_a_rank_is_named_where_all_its_groups_are_slow_and_the_others_are_not() -> None:
     groups = {0: (0, 1), 1: (2, 3), 2: (0, 2), 3: (1, 3)}
 
-    assert slow_link.separated(groups, [0, 2]) == (0,)
+    assert slow_link.find_shared(groups, [0, 2]) == (0,)
 
 
 def test_one_group_alone_separates_no_rank() -> None:
-    assert slow_link.separated({0: (0, 1, 2, 3)}, [0]) == ()
-    assert slow_link.separated({0: (0, 1, 2, 3), 1: (4, 5, 6, 7)}, [0]) == ()
+    assert slow_link.find_shared({0: (0, 1, 2, 3)}, [0]) == ()
+    assert slow_link.find_shared({0: (0, 1, 2, 3), 1: (4, 5, 6, 7)}, [0]) == ()
 
 
 def test_a_slow_group_of_two_is_a_pair() -> None:
-    assert slow_link.separated({0: (0, 1), 1: (2, 3)}, [1]) == (2, 3)
+    assert slow_link.find_shared({0: (0, 1), 1: (2, 3)}, [1]) == (2, 3)
 
 
 def test_stalls_count_when_there_are_more_than_chance_has() -> None:
     limits = jitter.Jitter()
 
-    assert not jitter.fires(limits, 3, 60)
-    assert jitter.fires(limits, 20, 60)
+    assert not jitter.is_fault(limits, 3, 60)
+    assert jitter.is_fault(limits, 20, 60)
 
 
 def test_every_nth_step_and_a_step_that_was_asked_for_have_their_turn_once() -> None:
-    assert [step for step in range(7) if every_n.fires(every_n.EveryN(3), step)] == [3, 6]
-    assert not every_n.fires(every_n.EveryN(), 3)
-    asked = [step for step in range(0, 20, 2) if on_request.fires(on_request.OnRequest(7), step, step - 2)]
+    assert [step for step in range(7) if every_n.is_turn(every_n.EveryN(3), step)] == [3, 6]
+    assert not every_n.is_turn(every_n.EveryN(), 3)
+    asked = [step for step in range(0, 20, 2) if on_request.is_asked(on_request.OnRequest(7), step, step - 2)]
     assert asked == [8]

@@ -14,7 +14,7 @@ from typing import Any, Iterable, Mapping, NamedTuple, Protocol, TypeVar, cast
 
 from ...errors import ConfigError, Problem
 from ...host import listing
-from ...store.options import METRIC_LEVELS, named, terms
+from ...store.options import METRIC_LEVELS, find_option, list_terms
 from ..model import Config
 from ..sources import Source, SourcePlace
 
@@ -22,8 +22,8 @@ T = TypeVar("T")
 # What stands for "to the end of the run" where a system wants a number of steps (MindSpeed-LLM's own).
 ENDLESS_STEPS = 1_000_000
 # How MindSpeed-RL, MindSpeed-LLM and verl spell the levels, and what an export is where there is only one at a time.
-LEVELS: dict[Any, Any] = {name if name != "none" else "level_none": name for name in named("level").values}
-EXPORTS: dict[Any, Any] = {name: name for name in named("export").values if name != "both"}
+LEVELS: dict[Any, Any] = {name if name != "none" else "level_none": name for name in find_option("level").values}
+EXPORTS: dict[Any, Any] = {name: name for name in find_option("export").values if name != "both"}
 _MISSING = object()
 _QUOTED = re.compile(r"'([^']*)'")
 _TRUE, _FALSE = ("true", "True"), ("false", "False")
@@ -43,9 +43,9 @@ IN_WORKERS = {
 }
 
 
-def words(profiler: str, option: str) -> dict[Any, Any]:
+def translate_option(profiler: str, option: str) -> dict[Any, Any]:
     """A profiler's words for the values of an option, each with ours."""
-    return {own: ours for ours, own in terms(profiler)[option].words.items()}
+    return {own: ours for ours, own in list_terms(profiler)[option].words.items()}
 
 
 def usual_metrics(level: str) -> str:
@@ -189,7 +189,7 @@ class Reading:
     def number(self, key: str, field: str, default: int, least: int | None = None) -> int:
         """A whole number, at least `least`."""
         value = self.get(key, field, default)
-        number = whole(value, self.from_text)
+        number = read_whole(value, self.from_text)
         if number is None:
             return self.refuse(default, key, "not a whole number", value)
         if least is not None and number < least:
@@ -232,7 +232,9 @@ class Reading:
         value = self.get(key, field, _MISSING)
         if value is _MISSING:
             return default
-        numbers = [whole(number, self.from_text) for number in value] if isinstance(value, (list, tuple)) else [None]
+        numbers = (
+            [read_whole(number, self.from_text) for number in value] if isinstance(value, (list, tuple)) else [None]
+        )
         if not numbers or any(number is None or number < 0 for number in numbers):
             return self.refuse(default, key, "a list of ranks is needed, whole numbers from 0", value)
         return tuple(dict.fromkeys(numbers))
@@ -242,7 +244,7 @@ class Reading:
         self.stop_if_wrong()
         if extras:
             fields["extras"] = {flavour: dict(extras)}
-        return Read(built(self.source, self.places, fields), dict(self.places), tuple(self.notes))
+        return Read(build_config(self.source, self.places, fields), dict(self.places), tuple(self.notes))
 
     def stop_if_wrong(self) -> None:
         """Raise every problem noted so far."""
@@ -276,7 +278,7 @@ def left_out(config: Config, read_back: Config, flavour: str, reasons: Mapping[s
 
     `reasons` say why, by field (`window.warmup`) or by its first part.
     """
-    wanted, got = flat(config), flat(read_back)
+    wanted, got = flatten_config(config), flatten_config(read_back)
     fields = [name for name in wanted if name.partition(".")[0] not in ("extras", "stage_names")]
     lost = []
     for name in (name for name in fields if wanted[name] != got.get(name) and (name, wanted[name]) != ("path", "")):
@@ -290,7 +292,7 @@ def left_out(config: Config, read_back: Config, flavour: str, reasons: Mapping[s
     return tuple(lost)
 
 
-def flat(config: Config) -> dict[str, Any]:
+def flatten_config(config: Config) -> dict[str, Any]:
     """Every field by its full name, `window.first_step` too."""
     fields: dict[str, Any] = {}
     for name, value in config:
@@ -301,7 +303,7 @@ def flat(config: Config) -> dict[str, Any]:
     return fields
 
 
-def built(source: Source, places: Mapping[str, SourcePlace], fields: Mapping[str, Any]) -> Config:
+def build_config(source: Source, places: Mapping[str, SourcePlace], fields: Mapping[str, Any]) -> Config:
     """A Config of these fields; what pydantic refuses becomes a ConfigError at the place each field came from."""
     from pydantic import ValidationError
 
@@ -324,7 +326,7 @@ def built(source: Source, places: Mapping[str, SourcePlace], fields: Mapping[str
         raise ConfigError.of(problem for _, problem in problems.values()) from None
 
 
-def whole(value: Any, from_text: bool) -> int | None:
+def read_whole(value: Any, from_text: bool) -> int | None:
     """A whole number, also of a text where it may come as one; None for anything else."""
     if from_text and isinstance(value, str) and re.fullmatch(r"-?[0-9]{1,18}", value):
         return int(value)

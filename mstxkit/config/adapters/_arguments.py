@@ -41,13 +41,15 @@ def section_of_words(
                 problems.append(Problem(name, word.line, option, None, "unknown option", tuple(names)))
                 continue
             behind = values[names[option]] = [word._replace(text=value)] if equals else []
-            problems += shell.unknown(word, name)
+            problems += shell.list_unknown(word, name)
             lines.update({(names[option],): word.line} if word.line is not None else {})
         elif behind is not None:
             behind.append(word)
     certain: dict[str, list[str]] = {}
     for key, words_behind in values.items():
-        doubts = [] if key in flags else [problem for word in words_behind for problem in shell.unknown(word, name)]
+        doubts = (
+            [] if key in flags else [problem for word in words_behind for problem in shell.list_unknown(word, name)]
+        )
         problems += doubts
         certain.update({} if doubts else {key: [word.text for word in words_behind]})
     return Source(name, certain, lines), problems

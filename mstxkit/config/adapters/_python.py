@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Mapping
 
 from ...errors import Problem
-from ...store.options import CONFIG, PROFILE, Term, settable
+from ...store.options import CONFIG, PROFILE, Term, list_settable
 from ..model import Config, Window
 from ..python_calls import CALL, Member, NotKnown
 from ..sources import Source
@@ -28,7 +28,7 @@ REASONS = {
 }
 
 
-def arguments(source: Source, profiler: str, ignored: tuple[str, ...] = ()) -> Reading:
+def read_arguments(source: Source, profiler: str, ignored: tuple[str, ...] = ()) -> Reading:
     """The arguments of the call, at the top of a source of their own; what only the program knows is a problem, but
     for a handler of its own and for arguments that say nothing here.
     """
@@ -67,7 +67,7 @@ def _keep_plain(values: Any, path: tuple[str, ...], source: Source, problems: li
     return values
 
 
-def window(reading: Reading) -> Window:
+def read_window(reading: Reading) -> Window:
     """The steps of `schedule(…)`, where `start()` is before the loop and `step()` at the end of each step."""
     if reading.values.get(SCHEDULE) is None:
         reading.note("without a schedule it records from start() to stop(), whatever steps these are")
@@ -90,7 +90,7 @@ def window(reading: Reading) -> Window:
     )  # fmt: skip
 
 
-def handled(reading: Reading, default: str = "") -> tuple[str, str, dict[str, Any]]:
+def read_handler(reading: Reading, default: str = "") -> tuple[str, str, dict[str, Any]]:
     """The folder and the analysis of `tensorboard_trace_handler(…)`, and what else it is given."""
     if reading.values.get(HANDLER) is None:
         return default, "off", {}
@@ -104,7 +104,7 @@ def handled(reading: Reading, default: str = "") -> tuple[str, str, dict[str, An
     return path or default, analysis, {} if worker is None else {"worker_name": worker}
 
 
-def members(reading: Reading, keys: tuple[str, ...], why: str) -> None:
+def note_members(reading: Reading, keys: tuple[str, ...], why: str) -> None:
     """Note every text among these that must be a member of an enumeration."""
     for key in keys:
         value = reading.values.get(key)
@@ -141,10 +141,12 @@ def call_of(
     """
     arguments: dict[str, str] = {}
     deep: dict[str, str] = {}
-    for option in settable(CONFIG):
+    for option in list_settable(CONFIG):
         term = getattr(option, profiler)
         if isinstance(term, Term):
-            (arguments if term.call == PROFILE else deep)[term.name] = _code(term, getattr(config, option.name), module)
+            (arguments if term.call == PROFILE else deep)[term.name] = _write_term(
+                term, getattr(config, option.name), module
+            )
     if config.window.steps is not None or config.window.first_step > 1:
         counts = {
             "wait": config.window.wait, "warmup": config.window.warmup, "active": config.window.steps or ENDLESS_STEPS,
@@ -166,7 +168,7 @@ def _write_lines(arguments: Mapping[str, str], indent: int) -> str:
     return "".join(f"{' ' * indent}{name}={code},\n" for name, code in arguments.items())
 
 
-def _code(term: Term, value: Any, module: str) -> str:
+def _write_term(term: Term, value: Any, module: str) -> str:
     own = term.translated(value)
     if isinstance(own, list):
         inner = (f"{module}.{term.enum}.{name}" if term.enum else repr(name) for name in own)

@@ -219,7 +219,7 @@ def note_surprises(
         reading.note(f"{differing}: other settings than {base.name}, whose are shown; they are kept in extras")
 
 
-def apart(roles: Mapping[str, VerlRole], others: Mapping[str, VerlRole]) -> dict[str, Any]:
+def find_differences(roles: Mapping[str, VerlRole], others: Mapping[str, VerlRole]) -> dict[str, Any]:
     """By dotted name, what these roles do otherwise than others of the same names; of roles that are off only that."""
     kept: dict[str, Any] = {}
     for name, role in roles.items():

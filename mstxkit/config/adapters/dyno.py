@@ -15,7 +15,7 @@ from dataclasses import replace
 from typing import Any, Container, Iterable
 
 from ...errors import ConfigError
-from ...store.options import named
+from ...store.options import find_option
 from ..model import Config, Window
 from ..shell import Word
 from ..sources import Path, Source, from_shell
@@ -100,7 +100,9 @@ def _read_trace(words: list[Word], name: str) -> Read:
         "export": reading.choice("export-type", "export", {"Text": "text", "Db": "db"}, "text"),
         "data_simplification": reading.flag("data-simplification", "data_simplification", True),
         "host_sys": reading.items("host-sys", "host_sys", HOST_SYSTEMS, ()),
-        "gc_detect_threshold_ms": _amount(reading, "gc-detect-threshold", "gc_detect_threshold_ms", None, _THRESHOLD),
+        "gc_detect_threshold_ms": _read_amount(
+            reading, "gc-detect-threshold", "gc_detect_threshold_ms", None, _THRESHOLD
+        ),
         **{field: reading.texts(key, field) for key, field in _LISTS.items()},
     }  # fmt: skip
     if level == "none" and not fields["mstx"]:
@@ -156,12 +158,12 @@ def _read_monitor(words: list[Word], name: str) -> Read:
     if "log-file" not in reading.values:
         reading.note("without --log-file nothing is kept; TensorBoard alone shows it")
     export = reading.choice("export-type", "export", {"DB": "db", "Jsonl": "text"}, "db")
-    seconds = _amount(reading, "duration", "limits.seconds", 0.0, _SECONDS)
+    seconds = _read_amount(reading, "duration", "limits.seconds", 0.0, _SECONDS)
     extras = {"command": MONITOR, "mspti-activity-kind": ",".join(kinds)}
     extras.update({key: reading.values[key] for key in _KEPT if key in reading.values})
     return reading.read(
         FLAVOUR, extras, enabled=is_on, window=Window(steps=None, counted_from="process"), activities=("npu",),
-        level=max((_KINDS[kind] for kind in kinds), key=named("level").values.index), mstx="Marker" in kinds,
+        level=max((_KINDS[kind] for kind in kinds), key=find_option("level").values.index), mstx="Marker" in kinds,
         domains_exclude=("communication",) if "Marker" in kinds else (), export=export,
         path=reading.text("log-file", "path", ""), limits={"seconds": seconds} if seconds else None,
     )  # fmt: skip
@@ -191,7 +193,7 @@ def _reading_of(
     return Reading(Source(name, values, section.lines), (), True, "--{}".format, problems)
 
 
-def _amount(reading: Reading, key: str, field: str, default: float | None, needed: str) -> float | None:
+def _read_amount(reading: Reading, key: str, field: str, default: float | None, needed: str) -> float | None:
     """A number of 0 or more, written as text; else a problem that says what is `needed`, and the default."""
     text = reading.get(key, field, default)
     if text == default:

@@ -15,7 +15,7 @@ from ...errors import Problem
 from .. import shell
 from ..model import Config, Window
 from ..sources import Source, Word, from_shell
-from . import ENDLESS_STEPS, EXPORTS, LEVELS, ONE_WINDOW, Read, Reading, Written, left_out, usual_metrics, whole
+from . import ENDLESS_STEPS, EXPORTS, LEVELS, ONE_WINDOW, Read, Reading, Written, left_out, read_whole, usual_metrics
 from ._arguments import commands_of, one_word, section_of_words
 
 FLAVOUR = "mindspeed_llm"
@@ -61,7 +61,7 @@ def detect(source: Source) -> bool:
 def read(source: Source) -> Read:
     """What the arguments say. Raises: ConfigError with all that is wrong in them."""
     reading = _read_words(source)
-    fields = options(reading, OWN_PATH)
+    fields = read_options(reading, OWN_PATH)
     start = reading.number("profile_step_start", "window.first_step", _DEFAULT_START)
     end = reading.number("profile_step_end", "window.steps", _DEFAULT_END)
     if start < 1:
@@ -75,7 +75,7 @@ def read(source: Source) -> Read:
     steps = max(end - start, 1)
     steps_at_most = None if steps >= ENDLESS_STEPS else steps
     fields["window"] = Window(first_step=start, steps=steps_at_most, warmup=int(start > 1))
-    fields["ranks"] = ranks(reading, [0], "--profile-ranks 0 1")
+    fields["ranks"] = read_ranks(reading, [0], "--profile-ranks 0 1")
     return reading.read(FLAVOUR, **fields)
 
 
@@ -92,7 +92,7 @@ def write(config: Config) -> Written:
     return Written(text, left_out(config, read(from_shell(text, FLAVOUR)).config, FLAVOUR, REASONS))
 
 
-def options(reading: Reading, own_path: str) -> dict[str, Any]:
+def read_options(reading: Reading, own_path: str) -> dict[str, Any]:
     """Fields that both backends of MindSpeed-LLM have alike: all but the window and ranks."""
     level = reading.choice("profile_level", "level", LEVELS, "level0")
     if level == "none":
@@ -118,10 +118,10 @@ def values_of(config: Config, start: int, end: int, own_path: str) -> dict[str, 
     return {name: values[name] for name in OPTIONS}
 
 
-def ranks(reading: Reading, default: list[int], example: str) -> Any:
+def read_ranks(reading: Reading, default: list[int], example: str) -> Any:
     """Which ranks; -1 stands for all of them only where nothing else is named."""
     listed = reading.get("profile_ranks", "ranks", default)
-    numbers = [whole(number, from_text=True) for number in listed] if isinstance(listed, (list, tuple)) else []
+    numbers = [read_whole(number, from_text=True) for number in listed] if isinstance(listed, (list, tuple)) else []
     if not numbers or any(number is None or number < -1 for number in numbers):
         shown = listed[0] if isinstance(listed, list) and len(listed) == 1 else listed
         reading.wrong("profile_ranks", f"whole numbers are needed, as in {example}; -1 alone for all", shown)
@@ -141,7 +141,7 @@ def words_of(source: Source) -> list[Word]:
     if any(_is_option(word.text) or word.text.startswith("--training.") for word in own):
         return own
     scripts = [word for word in source.variables.values() if word.line is not None and "--" in word.text]
-    held = [(script, shell.split(script.text, line=script.line or 1)[0]) for script in scripts]
+    held = [(script, shell.split_commands(script.text, line=script.line or 1)[0]) for script in scripts]
     return [word._replace(doubts=(*script.doubts, *word.doubts)) for script, words in held for word in words]
 
 

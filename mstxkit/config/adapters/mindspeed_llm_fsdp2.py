@@ -41,7 +41,7 @@ def detect(source: Source) -> bool:
 def read(source: Source) -> Read:
     """What the section says. Raises: ConfigError with all that is wrong in it."""
     reading = _read_words(source)
-    fields = mindspeed_llm.options(reading, OWN_PATH)
+    fields = mindspeed_llm.read_options(reading, OWN_PATH)
     start = reading.number("profile_step_start", "window.first_step", 0)
     end = reading.number("profile_step_end", "window.steps", -1)
     if fields["enabled"] and start < 0:
@@ -52,7 +52,7 @@ def read(source: Source) -> Read:
     start = max(start, 0)
     steps = None if end == -1 or end - start >= ENDLESS_STEPS else max(end - start, 1)
     fields["window"] = Window(first_step=start + 1, steps=steps, counted_from="process", warmup=int(start > 0))
-    fields["ranks"] = mindspeed_llm.ranks(reading, [-1], "profile_ranks: [0, 1]")
+    fields["ranks"] = mindspeed_llm.read_ranks(reading, [-1], "profile_ranks: [0, 1]")
     if fields["enabled"] and fields["ranks"] == "all" and fields["window"].steps is None:
         reading.note("every rank is recorded for the whole run, in one window: that is what profile: true alone means")
     return reading.read(FLAVOUR, **fields)

@@ -59,7 +59,7 @@ def read(source: Source) -> Read:
     source = hydra.from_overrides(source, SECTION[:1]) if source.words else source
     section = () if source.at(*SECTION) is None else SECTION  # or the keys are at the top of an object
     if section:
-        source = hydra.resolved(source, [SECTION, ("megatron_training", "stage")])
+        source = hydra.resolve_source(source, [SECTION, ("megatron_training", "stage")])
     source = _with_underscores(source, section)
     reading = Reading(source, section)
     reading.only(KEYS)
@@ -106,7 +106,7 @@ def _read_stages(reading: Reading) -> Any:
     for name in (name for name in names if name not in STAGES):
         why = "all stands alone, not in a list" if name == "all" else "not one of its stages: nothing would be profiled"
         reading.wrong("stage", why, name, () if name == "all" else ("all", *STAGES))
-    return tuple(dict.fromkeys(stages.canonical(str(name)) for name in names))
+    return tuple(dict.fromkeys(stages.canonical_key(str(name)) for name in names))
 
 
 def _read_ranks(reading: Reading) -> Any:

@@ -12,16 +12,16 @@ import json
 import re
 from typing import Any, Mapping
 
-from ...store.options import METRIC_LEVELS, named
+from ...store.options import METRIC_LEVELS, find_option
 from ..model import Config, Window
 from ..sources import Source, from_json
-from . import ENDLESS_STEPS, ONE_WINDOW, Read, Reading, Written, export_of, left_out, words
+from . import ENDLESS_STEPS, ONE_WINDOW, Read, Reading, Written, export_of, left_out, translate_option
 
 FLAVOUR = "mindspore"
 DESCRIPTION = "MindSpore: profiler_config.json of DynamicProfilerMonitor (start_step, stop_step)"
 
-LEVELS, ACTIVITIES, HOST_SYSTEMS = (words("mindspore", name) for name in ("level", "activities", "host_sys"))
-AIC_METRICS = tuple(name for name in named("aic_metrics").values if name != "none")
+LEVELS, ACTIVITIES, HOST_SYSTEMS = (translate_option("mindspore", name) for name in ("level", "activities", "host_sys"))
+AIC_METRICS = tuple(name for name in find_option("aic_metrics").values if name != "none")
 # By the numbers that older files have.
 LEVEL_CODES: dict[Any, Any] = {-1: "none", 0: "level0", 1: "level1", 2: "level2"}
 ACTIVITY_CODES: dict[Any, Any] = {0: ("cpu", "npu"), 1: ("cpu",), 2: ("npu",)}
@@ -82,7 +82,7 @@ def read(source: Source) -> Read:
     for key in foreign:
         reading.wrong(key, "a key of torch_npu's file of the same name, beside stop_step, which is MindSpore's")
     reading.only((*KEYS, "is_valid", *foreign))
-    fields, extras = options(reading, {**LEVELS, **LEVEL_CODES}, METRICS)
+    fields, extras = read_options(reading, {**LEVELS, **LEVEL_CODES}, METRICS)
     start = reading.number("start_step", "window.first_step", -1)
     fields["enabled"] = reading.get("start_step", "enabled", -1) != -1
     fields["window"] = _read_window(reading, start)
@@ -106,7 +106,7 @@ def write(config: Config) -> Written:
         "prof_path": config.path if takes_path(config.path) else OWN_PATH,
     }  # fmt: skip
     text = json.dumps(values, indent=4, ensure_ascii=False) + "\n"
-    lost = left_out(config, read(from_json(text, FLAVOUR)).config, FLAVOUR, reasons(config, REASONS))
+    lost = left_out(config, read(from_json(text, FLAVOUR)).config, FLAVOUR, explain_losses(config, REASONS))
     # What to change where the program counts steps in MindSpore's other way: see `_read_window`.
     meant = "start_step and stop_step are for DynamicProfilerMonitor as a callback, or step() at the start of the loop"
     instead = f"write {start - 1} and {last - 1}" if start > 1 else "step 1 cannot be recorded, 2 is the first"
@@ -114,7 +114,7 @@ def write(config: Config) -> Written:
     return Written(text, lost, (note,) if config.enabled else ())
 
 
-def options(
+def read_options(
     reading: Reading, levels: Mapping[Any, Any], metrics: Mapping[Any, Any]
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """Fields that MindSpore's file and its environment variable have alike, and what is MindSpore's alone.
@@ -173,7 +173,7 @@ def taken_path(reading: Reading, key: str, default: str) -> str:
     return path
 
 
-def reasons(config: Config, usual: Mapping[str, str]) -> Mapping[str, str]:
+def explain_losses(config: Config, usual: Mapping[str, str]) -> Mapping[str, str]:
     """Why a field is lost, in this configuration."""
     return usual if not config.path or takes_path(config.path) else {**usual, "path": PATH_RULE}
 

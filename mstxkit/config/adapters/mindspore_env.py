@@ -13,7 +13,7 @@ from typing import Any
 from ...errors import ConfigError, Problem
 from .. import documents
 from ..model import Config, Window
-from ..shell import certain
+from ..shell import require_text
 from ..sources import Source, Word, from_shell
 from . import Read, Reading, Written, left_out, mindspore
 
@@ -42,7 +42,7 @@ def read(source: Source) -> Read:
     word = source.variables.get(VARIABLE, Word(""))
     reading = Reading(_open_source(word, source.name), spelled=f"{VARIABLE}.{{}}".format)
     reading.only(KEYS)
-    fields, extras = mindspore.options(reading, mindspore.LEVELS, mindspore.METRIC_NAMES)
+    fields, extras = mindspore.read_options(reading, mindspore.LEVELS, mindspore.METRIC_NAMES)
     start: Any = reading.get("start", "enabled", False)
     if not isinstance(start, bool):
         why = f"not a flag: MindSpore takes it for {'true' if start else 'false'}"
@@ -69,16 +69,16 @@ def write(config: Config) -> Written:
     }
     held = shlex.quote(json.dumps(values, indent=2, ensure_ascii=False))
     text = f"# MindSpore reads this once, when it is imported.\nexport {VARIABLE}={held}\n"
-    reasons = mindspore.reasons(config, REASONS)
+    reasons = mindspore.explain_losses(config, REASONS)
     return Written(text, left_out(config, read(from_shell(text, FLAVOUR)).config, FLAVOUR, reasons))
 
 
 def _open_source(word: Word, name: str) -> Source:
-    line, text = word.line or 1, certain(word, name)
+    line, text = word.line or 1, require_text(word, name)
     try:
         values = json.loads(text)
     except (ValueError, RecursionError):
-        values = None  # `documents.json` names the line, below
+        values = None  # `documents.read_json` names the line, below
     if isinstance(values, list):
         _refuse_word(word, name, "a list makes the import of mindspore itself fail; an object is needed")
     if not text:  # as good as not set
@@ -86,7 +86,7 @@ def _open_source(word: Word, name: str) -> Source:
     if values == {} or not text.strip():
         _refuse_word(word, name, "MindSpore calls an empty object a decode error and profiles nothing")
     try:
-        values, lines = documents.json(text, name, line)
+        values, lines = documents.read_json(text, name, line)
     except ConfigError as exc:
         raise ConfigError(f"{exc} (in {VARIABLE})", exc.problems) from None
     return Source(name, values, lines if word.line is not None else {})

@@ -31,16 +31,16 @@ def detect(source: Source) -> bool:
 def read(source: Source) -> Read:
     """What the call asks for. Raises: ConfigError with all that is wrong in it, or known to the program alone."""
     is_older = PROFILER not in source.values
-    reading = _flatten_reading(_python.arguments(source, OLDER if is_older else PROFILER))
+    reading = _flatten_reading(_python.read_arguments(source, OLDER if is_older else PROFILER))
     reading.only((*_KEYS, "output_path") if is_older else _KEYS)
-    fields, extras = mindspore.options(reading, mindspore.LEVELS, mindspore.METRICS)
+    fields, extras = mindspore.read_options(reading, mindspore.LEVELS, mindspore.METRICS)
     own = reading.text("output_path", "path", OWN_PATH)
-    path, analysis, more = _python.handled(reading, own)
+    path, analysis, more = _python.read_handler(reading, own)
     if not mindspore.takes_path(path):
         reading.wrong(_python.HANDLER, mindspore.PATH_RULE, path)
     flags = {key: reading.flag(key, "extras", default) for key, default in mindspore_env.EXTRAS.items()}
     extras.update({key: flag for key, flag in flags.items() if flag != mindspore_env.EXTRAS[key]})
-    fields.update(enabled=True, window=_python.window(reading), analysis=analysis, path=path)
+    fields.update(enabled=True, window=_python.read_window(reading), analysis=analysis, path=path)
     return reading.read(FLAVOUR, {**extras, **more}, **fields)
 
 
@@ -51,7 +51,7 @@ def _flatten_reading(reading: Reading) -> Reading:
     values = {**{key: value for key, value in reading.values.items() if key != _python.DEEP}, **inner}
     lines = {(path[1:] if path[:1] == (_python.DEEP,) else path): line for path, line in reading.source.lines.items()}
     whole = Reading(Source(reading.source.name, values, lines))
-    _python.members(whole, _ENUMERATIONS, _ONE_MEMBER)
+    _python.note_members(whole, _ENUMERATIONS, _ONE_MEMBER)
     if deep is not None and not isinstance(deep, Mapping):
         whole.wrong(_python.DEEP, "a call of _ExperimentalConfig is needed", deep)
     again = _python.in_the_files_words(whole, values, lines)
@@ -69,5 +69,5 @@ def write(config: Config) -> Written:
     more = {"host_sys": f"[{', '.join(systems)}]"}
     call = _python.call_of(config.model_copy(update=mstx), "mindspore", MODULE, own, path, more)
     text = f"{_python.COMMENT}import mindspore\n\nprof = {call}"
-    reasons = mindspore.reasons(config, _REASONS)
+    reasons = mindspore.explain_losses(config, _REASONS)
     return Written(text, left_out(config, read(from_python(text, FLAVOUR)).config, FLAVOUR, reasons))

@@ -18,7 +18,7 @@ from ...errors import Problem
 from .. import hydra
 from ..model import Budgets, Config, ConfigLimits, Sampling, Window
 from ..sources import Source
-from . import Read, Reading, Written, built, yaml_of
+from . import Read, Reading, Written, build_config, yaml_of
 
 FLAVOUR = "mstxkit"
 DESCRIPTION = "a YAML's section mstxkit:, every canonical field"
@@ -43,7 +43,7 @@ def is_manner_alone(source: Source) -> bool:
 def read(source: Source) -> Read:
     """What it says, with what its interpolations stand for. Raises: ConfigError with all that is wrong in it."""
     if source.values.get(SECTION) is not None:
-        source = hydra.resolved(source, [(SECTION,)])
+        source = hydra.resolve_source(source, [(SECTION,)])
     reading = Reading(source, (SECTION,))
     if source.values.get(SECTION) is None and SECTION in source.values:
         reading.wrong("", "the section is empty: it needs at least enabled: true")
@@ -59,7 +59,7 @@ def read(source: Source) -> Read:
         fields["analysis"] = "off"
     names = _name_stages(reading, fields)
     reading.stop_if_wrong()
-    return Read(built(source, reading.places, {**fields, **names}), reading.places, tuple(reading.notes))
+    return Read(build_config(source, reading.places, {**fields, **names}), reading.places, tuple(reading.notes))
 
 
 def _name_stages(reading: Reading, fields: dict[str, Any]) -> dict[str, Any]:
@@ -71,8 +71,8 @@ def _name_stages(reading: Reading, fields: dict[str, Any]) -> dict[str, Any]:
         return {}
     for name in (name for name in listed if not stages.is_known(name) and name != "all"):
         reading.note(f"no system has a stage {name}: it is taken for one of your own")
-    names = {stages.canonical(name): name for name in listed if stages.canonical(name) != name}
-    keys = tuple(dict.fromkeys(stages.canonical(name) for name in listed))
+    names = {stages.canonical_key(name): name for name in listed if stages.canonical_key(name) != name}
+    keys = tuple(dict.fromkeys(stages.canonical_key(name) for name in listed))
     own = fields.get("stage_names", {})
     return {"stages": keys, "stage_names": {**names, **own} if isinstance(own, Mapping) else own}
 

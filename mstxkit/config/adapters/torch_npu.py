@@ -15,12 +15,12 @@ from typing import Any, Mapping
 
 from ..model import Config, Window
 from ..sources import Source, from_json
-from . import ENDLESS_STEPS, EXPORTS, ONE_WINDOW, Read, Reading, Written, export_of, left_out, words
+from . import ENDLESS_STEPS, EXPORTS, ONE_WINDOW, Read, Reading, Written, export_of, left_out, translate_option
 
 FLAVOUR = "torch_npu"
 DESCRIPTION = "torch_npu: profiler_config.json of dynamic_profile (active, experimental_config)"
 
-LEVELS, ACTIVITIES, HOST_SYSTEMS = (words("torch_npu", name) for name in ("level", "activities", "host_sys"))
+LEVELS, ACTIVITIES, HOST_SYSTEMS = (translate_option("torch_npu", name) for name in ("level", "activities", "host_sys"))
 # Names of `AiCMetrics`, and what stands behind them in CANN: both are taken.
 _ACL_METRICS = {
     "PipeUtilization": "PIPE_UTILIZATION", "ArithmeticUtilization": "ARITHMETIC_UTILIZATION",
@@ -72,13 +72,13 @@ def read(source: Source) -> Read:
     for key in misplaced:
         reading.wrong(key, f"torch_npu looks for it in {_SECTION}")
     reading.only((*KEYS, "is_valid", *misplaced))
-    fields = {**reading.flags(FLAGS), **_window(reading)}
+    fields = {**reading.flags(FLAGS), **_read_window(reading)}
     activities = reading.items("activities", "activities", ACTIVITIES, ("cpu", "npu"))
     if activities == ("cpu",):
         reading.note(f"without NPU in activities torch_npu ignores {_SECTION}")
     if reading.values.get("activities") == []:
         reading.note("an empty list of activities is all of them in torch_npu")
-    fields["activities"], fields["ranks"] = activities or ("cpu", "npu"), _ranks(reading)
+    fields["activities"], fields["ranks"] = activities or ("cpu", "npu"), _read_ranks(reading)
     fields["analysis"] = _read_analysis(reading, fields["ranks"])
     fields["path"] = reading.text("prof_dir", "path", OWN_PATH)
     extras: dict[str, Any] = {"start_step": NEXT_STEP} if reading.values.get("start_step") == NEXT_STEP else {}
@@ -87,7 +87,7 @@ def read(source: Source) -> Read:
         reading.wrong("metadata", "a mapping is needed", metadata)
     elif metadata:
         extras["metadata"] = dict(metadata)
-    return reading.read(FLAVOUR, extras, **fields, **depth(reading))
+    return reading.read(FLAVOUR, extras, **fields, **read_depth(reading))
 
 
 def write(config: Config) -> Written:
@@ -117,7 +117,7 @@ def write(config: Config) -> Written:
     return Written(text, left_out(config, read(from_json(text, FLAVOUR)).config, FLAVOUR, REASONS))
 
 
-def _window(reading: Reading) -> dict[str, Any]:
+def _read_window(reading: Reading) -> dict[str, Any]:
     warmup = reading.number("warmup", "window.warmup", 0, least=0)
     active = reading.number("active", "window.steps", 1, least=1)
     start = reading.number("start_step", "window.first_step", NEVER, least=NEXT_STEP)
@@ -131,7 +131,7 @@ def _window(reading: Reading) -> dict[str, Any]:
     return {"enabled": reading.get("start_step", "enabled", NEVER) != NEVER, "window": window}
 
 
-def _ranks(reading: Reading) -> Any:
+def _read_ranks(reading: Reading) -> Any:
     chosen = reading.flag("is_rank", "ranks", False)
     listed = reading.values.get("rank_list", [])
     if chosen and listed:
@@ -157,7 +157,7 @@ def _read_analysis(reading: Reading, ranks: Any) -> str:
     return "sync" if wanted else "off"
 
 
-def depth(top: Reading) -> dict[str, Any]:
+def read_depth(top: Reading) -> dict[str, Any]:
     """Fields of the section experimental_config; its problems and places become those of the whole."""
     is_empty = top.values.get(_SECTION) is None
     reading = Reading(Source(top.source.name) if is_empty else top.source, (_SECTION,))

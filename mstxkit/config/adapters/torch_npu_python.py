@@ -28,12 +28,12 @@ def detect(source: Source) -> bool:
 
 def read(source: Source) -> Read:
     """What the call asks for. Raises: ConfigError with all that is wrong in it, or known to the program alone."""
-    called = _python.arguments(source, PROFILER, _IGNORED)
+    called = _python.read_arguments(source, PROFILER, _IGNORED)
     reading = _python.in_the_files_words(called, called.values, called.source.lines)
     reading.only(KEYS)
     activities = reading.items("activities", "activities", torch_npu.ACTIVITIES, ("cpu", "npu")) or ("cpu", "npu")
-    path, analysis, extras = _python.handled(reading)
-    fields = {**reading.flags(torch_npu.FLAGS), **torch_npu.depth(reading), "window": _python.window(reading)}
+    path, analysis, extras = _python.read_handler(reading)
+    fields = {**reading.flags(torch_npu.FLAGS), **torch_npu.read_depth(reading), "window": _python.read_window(reading)}
     deep = reading.values.get(_python.DEEP)
     if not isinstance(deep, Mapping) or "aic_metrics" not in deep:
         fields["aic_metrics"] = usual_metrics(str(fields["level"]))

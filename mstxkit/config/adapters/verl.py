@@ -12,7 +12,7 @@ from typing import Any, Mapping
 from ...errors import Problem
 from .. import hydra
 from ..model import Config
-from ..shell import certain
+from ..shell import require_text
 from ..sources import Source, from_yaml
 from . import Read, Reading, Written, _verl_roles, left_out, usual_metrics, yaml_of
 from ._verl_roles import GLOBAL, HOOKS, ROLES, STAGE_NAMES, VerlRole, at_least, has_rollout
@@ -62,7 +62,7 @@ def read(source: Source) -> Read:
     Raises: ConfigError with all that is wrong in any role, enabled or not; an interpolation that points to nothing.
     """
     raw = hydra.from_overrides(source, _ROOTS) if source.words else source
-    resolved = hydra.resolved(raw, [(GLOBAL,), *(path for path, _ in ROLES.values())])
+    resolved = hydra.resolve_source(raw, [(GLOBAL,), *(path for path, _ in ROLES.values())])
     reading = Reading(resolved, (GLOBAL,))
     if "defaults" in source.values:
         reading.note("Hydra composes `defaults:`, which is not done here: give the resolved configuration (--cfg job)")
@@ -73,7 +73,7 @@ def read(source: Source) -> Read:
     roles = _verl_roles.roles_of(reading, path)
     variables = _vllm_variables(reading, source)
     reading.stop_if_wrong()
-    plain = reading.read(FLAVOUR, **_fields(reading, tool, steps, roles))
+    plain = reading.read(FLAVOUR, **_read_fields(reading, tool, steps, roles))
     extras = _find_extras(plain.config, raw, resolved, roles)
     return plain._replace(config=_with_extras(plain.config, {**variables, **extras}))
 
@@ -87,10 +87,12 @@ def _vllm_variables(reading: Reading, source: Source) -> dict[str, str]:
             reading.problems.append(Problem(source.name, word.line, name, None, "unknown variable", allowed))
         elif short != "DIR" and word.text not in ("0", "1"):
             reading.problems.append(Problem(source.name, word.line, name, word.text, "not a flag", ("0", "1")))
-    return {name: certain(word, source.name) for name, word in variables.items()}
+    return {name: require_text(word, source.name) for name, word in variables.items()}
 
 
-def _fields(reading: Reading, tool: str | None, steps: tuple[int, ...], roles: dict[str, VerlRole]) -> dict[str, Any]:
+def _read_fields(
+    reading: Reading, tool: str | None, steps: tuple[int, ...], roles: dict[str, VerlRole]
+) -> dict[str, Any]:
     enabled = [role for role in roles.values() if role.enable]
     base = next((roles[name] for name in _FIRST if roles[name].enable), roles["actor"])
     _verl_roles.note_surprises(reading, tool, steps, roles, base)
@@ -123,14 +125,14 @@ def _find_extras(config: Config, raw: Source, resolved: Source, roles: dict[str,
     kept.update({".".join(path): value for path, value in differing if "${" not in str(raw.at(*path))})
     reading = Reading(Source("", _kept_in(tree, kept)), (GLOBAL,))
     again_roles = _verl_roles.roles_of(reading, reading.text("save_path", "path", "outputs/profile"))
-    return {**kept, **_verl_roles.apart(roles, again_roles)}
+    return {**kept, **_verl_roles.find_differences(roles, again_roles)}
 
 
 def _kept_in(tree: dict[str, Any], kept: Mapping[str, Any]) -> dict[str, Any]:
     whole = copy.deepcopy(tree)
     for name, value in kept.items():
         if "." in name:
-            hydra.put(whole, name.split("."), value)
+            hydra.put_value(whole, name.split("."), value)
     return whole
 
 
@@ -181,7 +183,7 @@ def _build_tree(config: Config) -> dict[str, Any]:
     wanted = _roles_of(config)
     for name, (path, _) in ROLES.items():
         if name in wanted or name != "reward_model":
-            hydra.put(tree, path, _write_block(config, name, name in wanted))
+            hydra.put_value(tree, path, _write_block(config, name, name in wanted))
     return tree
 
 

@@ -51,7 +51,7 @@ def read(source: Source) -> Read:
     """What verl 0.5 would do. Raises: ConfigError with all that is wrong in it."""
     roots = ("trainer", "actor_rollout_ref", "critic", "reward_model")
     raw = hydra.from_overrides(source, roots) if source.words else source
-    resolved = hydra.resolved(raw, [("trainer", "profile_steps"), OPTIONS, RANKS, *_IGNORED])
+    resolved = hydra.resolve_source(raw, [("trainer", "profile_steps"), OPTIONS, RANKS, *_IGNORED])
     trainer, options, ranks = (Reading(resolved, section) for section in (TRAINER, OPTIONS, RANKS))
     options.only(_KEYS)
     ranks.only(("discrete", "all_ranks", "ranks", "_target_"))

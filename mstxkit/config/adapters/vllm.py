@@ -13,7 +13,7 @@ from typing import Any, Mapping
 
 from ...errors import Problem
 from .. import shell
-from ..documents import scalar
+from ..documents import read_scalar
 from ..model import Config
 from ..sources import Source, from_shell
 from . import Read, Reading, Written, left_out
@@ -88,12 +88,13 @@ def read(source: Source) -> Read:
         extras.update({key: count for key, count in counts.items() if count != _COUNTS[key]})
     reading.note("vLLM records between start_profile and stop_profile only: in which steps is for whoever calls these")
     return reading.read(
-        FLAVOUR, extras, **flags, enabled=profiler == "torch", path=path, sampling=_sampling(counts), level="level1",
+        FLAVOUR, extras, **flags, enabled=profiler == "torch", path=path, sampling=_read_sampling(counts),
+        level="level1",
         window={"steps": None, "counted_from": "process"}, stages=("actor_generate",), export="text",
     )  # fmt: skip
 
 
-def _sampling(counts: Mapping[str, int]) -> dict[str, Any] | None:
+def _read_sampling(counts: Mapping[str, int]) -> dict[str, Any] | None:
     skip, record = counts["delay_iterations"], counts["max_iterations"]
     if counts["warmup_iterations"]:
         skip, record = skip + counts["wait_iterations"] + counts["warmup_iterations"], counts["active_iterations"]
@@ -109,7 +110,7 @@ def write(config: Config) -> Written:
     values.update({key: own.get(key, default) for key, default in _EXTRAS.items()})
     counts = {key: own.get(key, default) for key, default in _COUNTS.items()}
     sampling = config.sampling.model_dump() if config.sampling is not None else None
-    if sampling == _sampling(counts):  # those that were read still say what is recorded
+    if sampling == _read_sampling(counts):  # those that were read still say what is recorded
         values.update({key: count for key, count in counts.items() if count != _COUNTS[key]})
     elif sampling is not None and sampling["per"] == "decode_step":
         values.update({"delay_iterations": sampling["skip"], "max_iterations": sampling["record"]})
@@ -127,9 +128,9 @@ def _read_words(source: Source) -> Reading:
     for number, word in words:
         option, equals, value = word.text.partition("=")
         behind = word._replace(text=value) if equals else (*source.words[number + 1 :], shell.Word(""))[0]
-        problems += shell.unknown(word if equals else behind, source.name)
+        problems += shell.list_unknown(word if equals else behind, source.name)
         key = option.partition(".")[2].replace("-", "_")
-        taken: Any = {key: scalar(behind.text)}
+        taken: Any = {key: read_scalar(behind.text)}
         if not key:
             try:
                 taken = {str(name).replace("-", "_"): inner for name, inner in json.loads(behind.text).items()}

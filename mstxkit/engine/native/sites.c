@@ -101,7 +101,7 @@ static int fill_site(Site *s, PyObject *described)
         (s->message_domain_c = PyUnicode_AsUTF8(message_domain));
 }
 
-static Site *make_site(PyObject *name, PyObject *stage, PyObject *domain, PyObject *described)
+static Site *site(PyObject *name, PyObject *stage, PyObject *domain, PyObject *described)
 {
     Site *s = PyObject_New(Site, Site_Type);
     if (!s) return NULL;
@@ -171,11 +171,11 @@ static int is_called_as_its_stage(PyObject *described, uint32_t own_stage)
 static COLD Site *new_site(PyObject *name, PyObject *stage, PyObject *domain, PyObject *described, PyObject *key)
 {
     uint32_t own_stage = 0;
-    if (g_site_count < SITE_LIMIT) return keep_site(make_site(name, stage, domain, described), key);
+    if (g_site_count < SITE_LIMIT) return keep_site(site(name, stage, domain, described), key);
     PyObject *of = PyTuple_GET_ITEM(described, 2);
     if (!stage_id(of, &own_stage)) return NULL;
     if (is_called_as_its_stage(described, own_stage))
-        return keep_site(make_site(name, stage, domain, described), key);
+        return keep_site(site(name, stage, domain, described), key);
     Site *other = catch_all();
     return own_stage ? described_site(of, of, NULL, NULL) : other;
 }

@@ -141,7 +141,7 @@ class Bank:
         while self.count != place and since <= records.LOW_48:
             place, block = self.count, b""
             for index, (a, b, c) in enumerate(rows, place):
-                block += records.WORDS.pack(a, b, c | records.check(a, b, c, salt, index) << records.CHECK_SHIFT)
+                block += records.WORDS.pack(a, b, c | records.check_record(a, b, c, salt, index) << records.CHECK_SHIFT)
             at = self.first + place * records.RECORD_BYTES
             end = at + len(block)
             if self.count == place and end <= self.end - self.text_bytes:  # from here on nobody comes in between

@@ -29,7 +29,7 @@ _PACKAGE = __name__.partition(".")[0] + "."
 _RESUME = (lambda: None).__code__.co_code[0] if sys.version_info >= (3, 11) else None
 _IN_SILENCE = 3
 
-on_fault: Callable[[str, BaseException], object] = faults.note
+on_fault: Callable[[str, BaseException], object] = faults.note_fault
 
 
 def begins_with_try(function: F) -> F:

@@ -19,7 +19,7 @@ from .tracks import Opened
 _SECOND = 1_000_000_000  # in ticks, which are nanoseconds on both clocks
 _WINDOWS_MAX = 4096
 
-describe: Callable[[object, object, object], Any] = names.describe
+describe: Callable[[object, object, object], Any] = names.describe_site
 # What a pickled site is a call of, and so what it arrives as in another process.
 unpickle: Callable[[str, Any, Any], Any] | None = None
 mark: Callable[..., None] = lambda message, **attributes: None  # noqa: E731

@@ -109,7 +109,7 @@ class ThreadLife:
         # `threading.current_thread` would make an object for a thread that it does not know.
         name = getattr(getattr(threading, "_active", {}).get(threading.get_ident()), "_name", None)
         raw = name.encode("utf-8", "backslashreplace") if isinstance(name, str) else b""
-        self.name = names.cut(raw, _THREAD_NAME_BYTES).decode()
+        self.name = names.cut_text(raw, _THREAD_NAME_BYTES).decode()
         self.os_id = threading.get_native_id() & 0xFFFFFFFF
         self.own: Track | None = None  # the first that it had
 

@@ -26,6 +26,6 @@ class Caretaker:
         try:
             if ended != self._seen and self._care.is_needed:
                 self._seen = ended
-                apart.start(_MODULE, apart.words_of(self._care))
+                apart.start_module(_MODULE, apart.words_of(self._care))
         except Exception as exc:
-            faults.note("caretaker", exc)
+            faults.note_fault("caretaker", exc)

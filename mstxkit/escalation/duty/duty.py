@@ -30,7 +30,7 @@ from ...recorder.background import ENDS_WITHIN_S
 from ...store import local_place, messages
 from ...store.aftercare import Care
 from ...store.limits import Policy
-from ...store.report import Report, fitted
+from ...store.report import Report, fit_report
 from ...store.request import WHOLE_STEPS, Request
 from ..machine import moves
 from ..machine.machine import Machine
@@ -72,7 +72,7 @@ class Duty:
         schedule = None if settings.light is None else Schedule.parse(settings.light)
         self._light = LightOnDuty(
             schedule, self._session,
-            lambda step: self._order("light", step, presets.load("light"), "", "light capture on duty"),
+            lambda step: self._order("light", step, presets.load_preset("light"), "", "light capture on duty"),
         )  # fmt: skip
         self._local = local_place.given_in(settings.profiles)
         limits = settings.profiles_mb_s, settings.profiles_host_bytes, settings.profiles_run_bytes
@@ -105,7 +105,7 @@ class Duty:
         post = self.post
         try:
             if memory is not None:
-                about = post.rank, post.world_size, memory, _now(), policy
+                about = post.rank, post.world_size, memory, _look_now(), policy
                 machine, actions = Machine.restored(*about, agrees=not post.is_second)
                 self._carry_out_all(actions)
                 return machine
@@ -153,7 +153,7 @@ class Duty:
         try:
             self._send()
         except OSError as exc:
-            faults.note("control.stop", exc)
+            faults.note_fault("control.stop", exc)
         self._mailbox.close()
         self.watcher.forget()
 
@@ -168,7 +168,7 @@ class Duty:
 
     def retire(self) -> bool:
         """Leave a post that was only assumed, now that the rank is known; False while there is something to be done."""
-        if not self.post.is_assumed or identity.current()["rank"] is None:
+        if not self.post.is_assumed or identity.read_current()["rank"] is None:
             return False
         self.watcher.stop()  # first: it may just be arming
         if self._machine.active is not None or self._session.is_open:
@@ -198,14 +198,14 @@ class Duty:
         thread, step = threading.get_ident(), engine.current_step()
         if step is not None and step != self._machine.step:
             self._on_thread(moves.StepAdvanced(step, thread if self._trains in (None, thread) else None))
-        begun = edges.entered(site, may_move, self._sample_per)
+        begun = edges.enter_call(site, may_move, self._sample_per)
         self._entering = names.as_text(site.name) if begun else ""
         events = [_event_of(edge, thread, may_move) for edge in begun]
         for event in events or [moves.Tick(thread)]:  # a limit may be over
             self._on_thread(event)
 
     def _left(self, site: Any, failed: bool) -> None:
-        for edge in edges.left(site, failed):
+        for edge in edges.leave_call(site, failed):
             self._on_thread(_event_of(edge, threading.get_ident(), failed))
 
     def stepped(self, step: int) -> None:
@@ -242,7 +242,7 @@ class Duty:
     def _tell(self, event: moves.Event) -> tuple[moves.Action, ...]:
         with self._lock:
             before, watched = self._machine.active, self._machine.watches
-            actions = self._machine.handle(event, _now())
+            actions = self._machine.handle(event, _look_now())
             self._is_changed |= bool(actions) or isinstance(event, _KEPT)
             if (self._machine.active, self._machine.watches) != (before, watched):
                 # Who has only looked for the first step has seen all that is under way.
@@ -254,7 +254,7 @@ class Duty:
         sample = None if request is None else request.sample
         self._sample_per = None if sample is None else sample.per
         if not goes_on:
-            edges.forget()
+            edges.forget_open()
         engine.watch(self._machine.watches)
 
     def _carry_out_all(self, actions: tuple[moves.Action, ...]) -> list[moves.Event]:
@@ -337,10 +337,10 @@ class Duty:
         step = self._step
         if step is not None and step != self._machine.step and not self._machine.watches:
             self._hear(moves.StepAdvanced(step, None))
-        seen = {stages.canonical(key) for key in engine.stages_seen()}
+        seen = {stages.canonical_key(key) for key in engine.stages_seen()}
         events = list(self._inbox.events(self._mailbox.take(), seen))
         if events or self._machine.has_work:
-            coming = () if self._session.is_open else others.coming(self._trains)
+            coming = () if self._session.is_open else others.list_coming(self._trains)
             if import_ahead(begins=False) and not self._machine.placing.has_windows:  # a planned one never moves
                 coming += (("what the profiler imports", 0),)
             if coming != self._coming:
@@ -372,7 +372,7 @@ class Duty:
 
     def _ask_patience(self) -> None:
         is_connecting = self._step is not None and self._machine.pace.step_ns is None
-        self._machine.patience = self._patiently.of_others(backends.here()[0], is_connecting)
+        self._machine.patience = self._patiently.of_others(backends.find_profiler()[0], is_connecting)
 
     def _hear(self, event: moves.Event) -> None:
         self._carry_out_all(self._tell(event))
@@ -384,11 +384,11 @@ class Duty:
         """
         with self._lock:
             self._is_changed, machine = False, self._machine
-            memory = machine.memory(_now())
+            memory = machine.memory(_look_now())
             memory.update({key: memory[key][-_REMEMBERED_AT_MOST:] for key in ("ended", "elsewhere")})
             reports = *self._inbox.refused.values(), *self._spoken_for.values(), *machine.reports().values()
-            words = self._words.said(machine.pace._replace(step=self._step), machine.phase(_now()), reports)
-            return self._mailbox.acknowledge(self.post.rank, fitted({**words, "memory": memory}), self.post.role)
+            words = self._words.said(machine.pace._replace(step=self._step), machine.phase(_look_now()), reports)
+            return self._mailbox.acknowledge(self.post.rank, fit_report({**words, "memory": memory}), self.post.role)
 
     def _send(self) -> None:
         """What the agreeing rank decided, once it is written down."""
@@ -403,7 +403,7 @@ class Duty:
             self._to_send.popleft()
 
 
-def _now() -> Now:
+def _look_now() -> Now:
     return Now(time.time_ns(), time.monotonic_ns())
 
 

@@ -73,7 +73,7 @@ class FirstStep:
                 guard = self._begin()
                 self._duty = guard if isinstance(guard, Duty) else None
             except Exception as exc:
-                faults.note("control.standby", exc)
+                faults.note_fault("control.standby", exc)
 
     def is_over(self) -> None:
         """Somebody else's hooks replace these."""

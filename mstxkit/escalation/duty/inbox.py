@@ -68,7 +68,7 @@ class Inbox:
 
     def _read(self, message: dict[str, Any]) -> moves.Event | None:
         try:
-            return messages.read(message, presets.names())
+            return messages.read_message(message, presets.list_presets())
         except ConfigError as exc:
             faults.warn_once("control.messages", f"a message in the control folder is not obeyed: {exc}")
             self._refuse(str(message.get("id")), str(exc))
@@ -97,7 +97,7 @@ class Inbox:
             return theirs
         if request.sample is None or self._rank not in request.ranks_in(self._world_size, event.suspects):
             return ""
-        reasons = (boundaries.refusal(stage, request.sample.per) for stage in request.stages)
+        reasons = (boundaries.explain_refusal(stage, request.sample.per) for stage in request.stages)
         return "; ".join(reason for reason in reasons if reason)
 
     def _refuse(self, id: str, reason: str) -> None:
@@ -113,7 +113,7 @@ class Inbox:
         for acknowledgement in control.acknowledgements(of=self._rank):
             with contextlib.suppress(ConfigError):
                 if acknowledgement.role != own:
-                    entered.update(map(stages.canonical, Standing.read(acknowledgement.document).stages))
+                    entered.update(map(stages.canonical_key, Standing.read(acknowledgement.document).stages))
         return frozenset(missing & entered)
 
     def heard_from(self, control: ControlFolder, awaited: Mapping[str, Collection[int]], role: str) -> Iterator[Report]:

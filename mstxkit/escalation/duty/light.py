@@ -103,7 +103,7 @@ class LightOnDuty:
     def _why_not(self, schedule: Schedule) -> str | None:
         if self._session.is_open:
             return "another session is open"
-        backend, refused = backends.here()
+        backend, refused = backends.find_profiler()
         if backend == _WITHOUT_DEVICE and not schedule.any_device:
             return "this process has no NPU; add 'any device' to the schedule to record all the same"
         return None if backend else "; ".join(f"{name}: {why}" for name, why in refused.items())

@@ -25,7 +25,7 @@ from ...host.folders import is_local
 from ...store import documents, layout
 from ...store.control_folder import ControlFolder, messages_in
 from ...store.documents import LIMIT_BYTES, Unusable
-from ...store.report import encoded
+from ...store.report import encode_report
 from .watcher import ASKING_S, TOLD_S
 
 _LOOKS_EVERY_S = 0.0005  # who waits for what another thread writes
@@ -57,7 +57,7 @@ class Mailbox:
     def __init__(self, control: ControlFolder, host_folder: Path) -> None:
         self.problem: str | None = None
         # A host folder may lie inside the run, on a disk that all hosts share: then each has names of its own.
-        own = identity.boot_id()[:8] or identity.host()
+        own = identity.boot_id()[:8] or identity.name_host()
         self._control, self._pid = control, os.getpid()
         # A folder by itself: who is told of what is renamed into it need not wake up for all else that is.
         place = host_folder / f"{layout.PASSED_ON}{own}"
@@ -147,7 +147,7 @@ class Mailbox:
         """
         word = AckNumber(layout.ack_name(rank, role), next(self._numbers))
         self.unwritten = None
-        self._outgoing[word.name] = word.number, encoded(self._control.run_id, rank, role, document)
+        self._outgoing[word.name] = word.number, encode_report(self._control.run_id, rank, role, document)
         return word
 
     def flush(self) -> bool:
@@ -279,7 +279,7 @@ class _Source:
         is_seen = self._settled_at < now < self._read_again_at or (not state and now < self._read_again_at)
         if self._damage is None and is_seen:
             return None
-        content = documents.read(self.path, is_private=True)
+        content = documents.read_small(self.path, is_private=True)
         self._read_again_at = now + _READ_AGAIN_S
         if content is None:
             return None
@@ -307,7 +307,7 @@ class _Source:
         if state and self._held == (state, content):
             return True
         try:
-            is_so = documents.read(self.path, is_private=True) == content
+            is_so = documents.read_small(self.path, is_private=True) == content
         except Unusable:
             return False
         self._held = (state, content) if is_so else None

@@ -41,5 +41,7 @@ class Patiently:
         """
         if not self._has_others or backend in (None, hccl.WITHOUT_HCCL):
             return None
-        patience = hccl.patience(hccl.set_here(), "as set in its environment", is_connecting, dict(self._longest_s))
+        patience = hccl.find_patience(
+            hccl.set_here(), "as set in its environment", is_connecting, dict(self._longest_s)
+        )
         return None if patience.seconds == math.inf else patience

@@ -30,12 +30,12 @@ def post_here(run: Path, run_id: str, host_folder: Path) -> Post | None:
     A process without a rank is the only one, unless Ray is up: then it is the driver, whose stages are only waiting for
     those of its workers. Where another living process has the same rank and role, this one's role gets its pid.
     """
-    rank, who = own_rank(), identity.current()
+    rank, who = own_rank(), identity.read_current()
     if rank is None:
         return None
     role, pid = who["role"] or "", os.getpid()
     last = ControlFolder(run, run_id).acknowledgement(rank, role)
-    is_second = last is not None and last.host == identity.host() and last.pid != pid
+    is_second = last is not None and last.host == identity.name_host() and last.pid != pid
     is_second = is_second and last is not None and bool(life.is_alive(last.document.get("process") or {}))
     role = f"{role or 'process'}_{pid}" if is_second else role
     size = max(who["world_size"] or 1, rank + 1)
@@ -44,7 +44,7 @@ def post_here(run: Path, run_id: str, host_folder: Path) -> Post | None:
 
 def own_rank() -> int | None:
     """This process's rank. One without a rank is the only one, 0, unless it is or was a driver or a worker of Ray."""
-    rank: int | None = identity.current()["rank"]
+    rank: int | None = identity.read_current()["rank"]
     is_ray_up: Any = getattr(sys.modules.get("ray"), "is_initialized", bool)
-    is_of_ray = identity.current()["under"] in (parts.RAY, parts.RAY_DRIVER)  # also once Ray is shut down
+    is_of_ray = identity.read_current()["under"] in (parts.RAY, parts.RAY_DRIVER)  # also once Ray is shut down
     return 0 if rank is None and not is_of_ray and not is_ray_up() else rank

@@ -37,7 +37,7 @@ class OwnWords:
 
     def are_stale(self, stages_seen: int) -> bool:
         """Is what this rank said of itself no longer so, or said long ago? So many stages it has entered by now."""
-        before, self._can = self._can, (stages_seen, backends.here()[0], self._place(stages_seen))
+        before, self._can = self._can, (stages_seen, backends.find_profiler()[0], self._place(stages_seen))
         return before != self._can or time.monotonic() - self._said_at > self._say_again_s
 
     def _place(self, stages_seen: int) -> _Place:
@@ -50,20 +50,20 @@ class OwnWords:
             return {}, "neither Megatron nor torch.distributed is loaded there"
         from ...host import parallel
 
-        return parallel.place()
+        return parallel.find_place()
 
     def said(self, pace: StepPace, phase: str = IDLE, reports: Sequence[Report] = ()) -> dict[str, Any]:
         """The document of its acknowledgement, said now. Any thread: the place is as the watcher saw it last."""
         self._said_at = time.monotonic()
-        (backend, refused), (groups, why_no_group) = backends.here(), self._can[2]
+        (backend, refused), (groups, why_no_group) = backends.find_profiler(), self._can[2]
         standing = Standing(
             self._post.world_size, pace.step, pace.step_ns, tuple(engine.stages_seen()), phase, backend, refused,
-            tuple(reports), groups, why_no_group, _timeouts(), self._act,
+            tuple(reports), groups, why_no_group, _read_timeouts(), self._act,
         )  # fmt: skip
         return {**standing.as_json(), "process": self._process}
 
 
-def _timeouts() -> dict[str, str]:
+def _read_timeouts() -> dict[str, str]:
     """HCCL's, as this process's environment sets them."""
     if not any(name.startswith("HCCL_") for name in os.environ):
         return {}
@@ -114,7 +114,7 @@ class Sentry:
 
     def retire(self) -> bool:
         """Leave a post that was only assumed, now that the rank is known; False: it is not."""
-        if identity.current()["rank"] is None:
+        if identity.read_current()["rank"] is None:
             return False
         self.watcher.stop()
         self.mailbox.withdraw(self.post.rank, self.post.role)

@@ -54,7 +54,7 @@ def policy_of(settings: DutySettings) -> Policy:
     return Policy(run_bytes=settings.run_bytes or None, **{field: getattr(settings, field) for field in _OF_POLICY})
 
 
-def checked(settings: DutySettings) -> DutySettings:
+def check_settings(settings: DutySettings) -> DutySettings:
     """The same. Raises SettingError: one of them cannot be; ConfigError: the schedule of light capture is none."""
     for field, least_s, most_s in (("poll_every_s", 0.02, 60), ("hang_s", 0.5, 86400)):
         value = getattr(settings, field)
@@ -96,5 +96,5 @@ def of_metrics(settings: DutySettings) -> str:
         return ""
     from ...store import metrics_setting
 
-    metrics_setting.checked(*words)
+    metrics_setting.check_metrics(*words)
     return metrics_setting.as_word(*words)

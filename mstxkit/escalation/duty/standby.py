@@ -54,7 +54,7 @@ class Standby:
         from ...profiling import theirs
 
         if self._look_away is None:
-            self._look_away = theirs.watch()
+            self._look_away = theirs.watch_profilers()
 
     def consider(self) -> int:
         """Is it time? Never raises. Returns: CPU time of the watcher's thread since the last call, ns."""
@@ -72,14 +72,14 @@ class Standby:
                     self._begin()
                 except Exception as exc:
                     self._is_over = True
-                    faults.note("control.standby", exc)
+                    faults.note_fault("control.standby", exc)
         return 0
 
     def _look_at_names(self) -> None:
         """Say once what a stage's name is nearly like: no tool takes it for that. Of many ranks the first says it."""
         names = engine.stages_seen()[self._names :]
         self._names += len(names)
-        for name in names if names and identity.current()["rank"] in (None, 0) else ():
+        for name in names if names and identity.read_current()["rank"] in (None, 0) else ():
             if (meant := meant_by(name)) is not None:
                 faults.say_once(f"no stage that mstxkit knows is called {name!r}: {meant!r} may be meant")
 
@@ -146,7 +146,7 @@ class Standby:
 
     def _look_no_more(self) -> None:
         for name in _PROFILED:
-            imports.forget(name, self._looks_on)
+            imports.forget_hook(name, self._looks_on)
         if self._look_away is not None:
             self._look_away()
 

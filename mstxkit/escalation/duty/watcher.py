@@ -79,7 +79,7 @@ class Watcher:
                 wait_s = self._until_next_s(places)
                 self._beside()
         except Exception as exc:  # the next look may succeed, and nobody else looks
-            faults.note("control.watcher", exc)
+            faults.note_fault("control.watcher", exc)
         self._cost_ns += time.thread_time_ns() - before
         self._wait(wait_s)
         return True

@@ -59,7 +59,7 @@ class Agreement:
 
     def received(self, request: Request, ranks: tuple[int, ...], now: Now, decided: bool = False) -> None:
         """A request of these ranks is there; `decided`: its step was agreed, or dropped, before this rank restarted."""
-        speaks = agreeing(ranks) == self.rank and len(ranks) > 1
+        speaks = choose_agreeing(ranks) == self.rank and len(ranks) > 1
         is_ours = speaks and needs_agreement(request, ranks)
         if request.id not in self._matters and (speaks or self.rank == 0):
             # A session that began in time may go on beyond the expiry.
@@ -125,11 +125,11 @@ class Agreement:
         elif len(matter.ready) == len(matter.ranks):
             stepless = [rank for rank, step_there in matter.ready.items() if step_there is None]
             if stepless:
-                yield self._dropped(matter, f"{named(stepless)} counts no steps; ask for occurrences instead")
+                yield self._dropped(matter, f"{name_ranks(stepless)} counts no steps; ask for occurrences instead")
             elif step_ns is not None and not self._is_busy(matter.ranks, id):
                 matter.decided = True
                 ahead = max(step or 0, *(step_there or 0 for step_there in matter.ready.values()))
-                yield Commit(id, ahead + lead(self.policy, step_ns))
+                yield Commit(id, ahead + choose_lead(self.policy, step_ns))
         elif matter.since_ns is not None:
             why = self._too_late(matter, (now.mono_ns - matter.since_ns) / NS)
             if why:
@@ -141,13 +141,13 @@ class Agreement:
         stages, ask = " or ".join(matter.request.stages), "ask for ranks that do, or by occurrences"
         if silent and waited_s > self.policy.agreement_s:
             why = f"nothing is known of it there: it may never enter {stages}; {ask}"
-            return f"{named(silent)} was not ready within {self.policy.agreement_s:g} s, {why}"
+            return f"{name_ranks(silent)} was not ready within {self.policy.agreement_s:g} s, {why}"
         limit_s = _BUSY_RATIO * self.policy.agreement_s
         busy = [rank for rank in matter.ranks if rank not in matter.ready]
         if silent or waited_s <= limit_s:
             return ""
         why = next(filter(None, (matter.reports[rank].reason for rank in busy)), "it was busy")
-        return f"{named(busy)} was not ready within {limit_s:g} s ({why}); ask again when it is idle"
+        return f"{name_ranks(busy)} was not ready within {limit_s:g} s ({why}); ask again when it is idle"
 
     def _dropped(self, matter: _Matter, why: str) -> Drop:
         matter.decided = True
@@ -162,27 +162,27 @@ class Agreement:
         )
 
 
-def agreeing(ranks: Collection[int]) -> int:
+def choose_agreeing(ranks: Collection[int]) -> int:
     """Which of the ranks of a request agrees on its step for all of them."""
     return min(ranks)
 
 
-def named(ranks: Collection[int]) -> str:
+def name_ranks(ranks: Collection[int]) -> str:
     """`rank 2`, `rank 2, 3`; of many the first."""
     more = f" and {len(ranks) - _NAMED_AT_MOST} more" if len(ranks) > _NAMED_AT_MOST else ""
     return f"rank {', '.join(map(str, sorted(ranks)[:_NAMED_AT_MOST]))}{more}"
 
 
 def pace_ns(policy: Policy, step_ns: int | None, so_far_ns: int | None) -> int | None:
-    """How long a step takes, for `lead`: the last one, or where none has ended yet, this one, once it has outlasted the
-    messages; None before that.
+    """How long a step takes, for `choose_lead`: the last one, or where none has ended yet, this one, once it has
+    outlasted the messages; None before that.
     """
     outlasts_s = min(2 * policy.transport_s, policy.agreement_s)
     is_long = so_far_ns is not None and so_far_ns >= outlasts_s * NS
     return so_far_ns if step_ns is None and is_long else step_ns
 
 
-def lead(policy: Policy, step_ns: int | None) -> int:
+def choose_lead(policy: Policy, step_ns: int | None) -> int:
     """Steps ahead: at least as long as messages take, there and back, where steps are short."""
     steps = math.ceil(2 * policy.transport_s * NS / max(step_ns, 1)) if step_ns is not None else 0
     return min(max(1, policy.lead_steps, steps), _LEAD_AT_MOST)

@@ -18,11 +18,11 @@ from ...store.limits import Policy
 from ...store.report import ARMED, CANCELLED, DONE, EXPIRED, QUEUED, REFUSED, Report, StepPace
 from ...store.request import WHOLE_STEPS, Request
 from . import moves
-from .agreement import Agreement, agreeing, lead, needs_agreement, pace_ns
+from .agreement import Agreement, choose_agreeing, choose_lead, needs_agreement, pace_ns
 from .moves import NS, Now
 from .plans import Placing
 from .sessions import SessionMoves
-from .task import CoveringSession, Ledger, Occurrence, Spending, Task, interrupted, life_ns, remembered_request
+from .task import CoveringSession, Ledger, Occurrence, Spending, Task, life_ns, remembered_request, report_interrupted
 from .turns import next_task
 
 
@@ -155,7 +155,7 @@ class Machine(SessionMoves):
                 self._ledger.put(self._ledger.elsewhere, id, None)
                 return
         deadline_ns = now.mono_ns + life_ns(request, now)
-        together = agreeing(ranks) if needs_agreement(request, ranks) else None
+        together = choose_agreeing(ranks) if needs_agreement(request, ranks) else None
         self._tasks[id] = task = Task(request, deadline_ns, together, suspects=event.suspects)
         self._answer(task, is_wrong, now)
 
@@ -312,7 +312,7 @@ class Machine(SessionMoves):
         """Arm the next request that waits, or be ready for those that begin together."""
         has_time = self._spending.left_ns(now) > 0
         room = "" if has_time else f"waits: {self.policy.hour_s:g} s of sessions in an hour are used up"
-        ahead = lead(self.policy, self.pace.step_ns)
+        ahead = choose_lead(self.policy, self.pace.step_ns)
         task = next_task(self._tasks.values(), self.step, room, self._is_cooling(now), now, self._theirs, ahead)
         if task is not None:
             self._arm(task)
@@ -393,7 +393,7 @@ class Machine(SessionMoves):
             if request is None:
                 continue  # it is refused when it comes again
             if document["had_session"]:
-                self._ledger.put(self._ledger.ended, request.id, interrupted(document, request.id, self.rank))
+                self._ledger.put(self._ledger.ended, request.id, report_interrupted(document, request.id, self.rank))
                 self._cool_until_ns = now.mono_ns + int(self.policy.cooldown_s * NS)
                 continue
             if document["first_step"] is not None:

@@ -67,7 +67,7 @@ def first_step(planned: Planned, origin: int) -> int:
     return planned.first_step - (origin == 0)
 
 
-def waits(planned: Planned, step: int | None) -> str:
+def explain_wait(planned: Planned, step: int | None) -> str:
     """Why a planned window is queued, in words; `step`: its first one of the run, None while that is not known."""
     named = planned.first_step
     if step is None:

@@ -9,7 +9,7 @@ from typing import Any, Iterable, Mapping, Sequence, TypeVar
 from ...errors import ConfigError
 from ...store.limits import Policy
 from ...store.report import DONE, EXPIRED, FAILED, QUEUED, REFUSED, Report
-from ...store.request import ALL, COUNT_AT_MOST, SUSPECT_AND_PEER, WHOLE_STEPS, Known, Request, Sample, checked
+from ...store.request import ALL, COUNT_AT_MOST, SUSPECT_AND_PEER, WHOLE_STEPS, Known, Request, Sample, check_request
 from . import plans
 from .moves import NS, Now
 
@@ -122,7 +122,7 @@ class Task:
         """It is queued: for its step, for room in the budgets, or for its turn."""
         planned = self.request.planned
         self.reason = for_room if planned is None else "; ".join(
-            filter(None, (plans.waits(planned, self.first_step), for_room))
+            filter(None, (plans.explain_wait(planned, self.first_step), for_room))
         )  # fmt: skip
 
     def has_recorded(self, stage: str, steps: Sequence[int], size_bytes: int) -> None:
@@ -394,12 +394,12 @@ def remembered_request(fields: Mapping[str, Any]) -> Request | None:
     """A request from a rank's memory: checked when it came, so any name is known. None: only to a newer mstxkit."""
     presets = [] if fields["preset"] is None else [fields["preset"]]
     try:
-        return checked(fields, Known(fields["stages"], range(1 << 31), presets), "memory")
+        return check_request(fields, Known(fields["stages"], range(1 << 31), presets), "memory")
     except ConfigError:
         return None
 
 
-def interrupted(document: Mapping[str, Any], id: str, rank: int) -> Report:
+def report_interrupted(document: Mapping[str, Any], id: str, rank: int) -> Report:
     """The last word on a task from a rank's memory that had a session: that ended with its process."""
     last = Report.read(document["report"])
     why = "; ".join(filter(None, ("its process was restarted while it recorded, or was about to", last.reason)))

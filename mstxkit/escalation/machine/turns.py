@@ -26,12 +26,12 @@ def next_task(
         task.wait("waits for the cooldown" if cools and task.request.planned is None else room)
     if room:
         return None
-    due = next((task for task in planned if task.is_due(step) and not _waits(task, theirs, 0)), None)
+    due = next((task for task in planned if task.is_due(step) and not _waits_for(task, theirs, 0)), None)
     if due is not None or cools:
         return due
     first = min((task for task in waiting if task.needs_agreement), key=Task.turn, default=None)
     for task in waiting:
-        if _waits(task, theirs, lead):
+        if _waits_for(task, theirs, lead):
             continue
         if task.needs_agreement and first is not None:
             task.await_others(first, now)
@@ -40,7 +40,7 @@ def next_task(
     return None
 
 
-def _waits(task: Task, theirs: Sequence[tuple[str, int]], lead: int) -> bool:
+def _waits_for(task: Task, theirs: Sequence[tuple[str, int]], lead: int) -> bool:
     """Does it wait for somebody else's profile? Its reason says so then."""
     words = task.comes_after(theirs, lead)
     if words:

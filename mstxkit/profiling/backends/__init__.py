@@ -17,25 +17,25 @@ _FIRST = ("torch_npu", "mindspore")
 NOT_IMPORTED = "not imported in this process"
 
 
-def names() -> list[str]:
+def list_backends() -> list[str]:
     """Names of all backends, in the order in which they are tried."""
     there = set(listing.modules_in(__path__))
     return [*(name for name in _FIRST if name in there), *sorted(there.difference(_FIRST))]
 
 
-def load(name: str) -> Backend:
+def load_backend(name: str) -> Backend:
     """The backend of this name, one of `names()`."""
     backend: Backend = importlib.import_module(f"{__name__}.{name}").BACKEND
     return backend
 
 
-def chosen() -> tuple[Backend | None, dict[str, str]]:
+def choose_backend() -> tuple[Backend | None, dict[str, str]]:
     """The first backend that can record in this process now, and why those before it cannot; None if none can. That of
     a framework that is not imported is not loaded: it has the framework's name.
     """
     refused: dict[str, str] = {}
-    for name in names():
-        backend = load(name) if name in sys.modules else None
+    for name in list_backends():
+        backend = load_backend(name) if name in sys.modules else None
         reason = NOT_IMPORTED if backend is None else backend.why_not()
         if reason is None:
             return backend, refused
@@ -43,11 +43,11 @@ def chosen() -> tuple[Backend | None, dict[str, str]]:
     return None, refused
 
 
-def here() -> tuple[str | None, dict[str, str]]:
+def find_profiler() -> tuple[str | None, dict[str, str]]:
     """The profiler that a session would be made with here and now, and why not with those before it. Any thread."""
     try:
-        backend, refused = chosen()
+        backend, refused = choose_backend()
     except Exception as exc:  # a framework that is half imported, or has lost its device
-        faults.note("session.backend", exc)
+        faults.note_fault("session.backend", exc)
         return None, {"any": f"{type(exc).__name__}: {exc}"}
     return (None if backend is None else backend.name), refused

@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any, Mapping
 
 from ...host.folders import size_bytes
-from ...store.options import DEEP, PROFILE, terms
+from ...store.options import DEEP, PROFILE, list_terms
 from ..declare import Backend, Options, Preset
 from ._session import Profiler, ProfilerSession, Refused
-from ._surface import Surface, fitted, impossible, spoken, with_members
+from ._surface import Surface, explain_impossible, fit_options, translate_preset, with_members
 
 # CANN writes `<name>.slice_0`, and `<name>.slice_0.done` once that is complete.
 _DONE = ".done"
@@ -30,16 +30,16 @@ class AscendBackend(Backend):
 
     def described(self, preset: Preset) -> tuple[Options, tuple[str, ...]]:
         """Options by the profiler's names, and what this version drops; as for the newest known if not imported."""
-        options, config, lacking = spoken(preset, self.name)
+        options, config, lacking = translate_preset(preset, self.name)
         options.update(self.always)
         notes, surface = list(lacking.values()), self._find_surface()
         if surface is not None:
-            for term in terms(self.name).values():
+            for term in list_terms(self.name).values():
                 if term.name in config and term.name not in surface.config and term.before in surface.config:
                     config[term.before] = config.pop(term.name)
-            options, lost_outside = fitted(options, surface.profile)
-            config, lost_inside = fitted(config, surface.config)
-            reason = impossible(preset, self.name, surface)
+            options, lost_outside = fit_options(options, surface.profile)
+            config, lost_inside = fit_options(config, surface.config)
+            reason = explain_impossible(preset, self.name, surface)
             notes += [*lost_outside, *lost_inside, *([f"refused: {reason}"] if reason else [])]
         return {**options, "experimental_config": config, "analyse_flag": False}, tuple(notes)
 
@@ -50,7 +50,7 @@ class AscendBackend(Backend):
         """
 
         def build(made: Path) -> Profiler:
-            reason = self.why_not() or impossible(preset, self.name, self._find_surface())
+            reason = self.why_not() or explain_impossible(preset, self.name, self._find_surface())
             if reason or self.recorder.is_recording():
                 raise Refused(reason or self.other)
             recorder: Profiler = self.recorder(self.described(preset)[0], made, limit_bytes)
@@ -63,7 +63,7 @@ class AscendBackend(Backend):
         return Surface.of(profiler, self.name) if hasattr(profiler, "profile") else None
 
 
-def built(module: Any, profiler: str, options: Options, folder: Path, **more: Any) -> Any:
+def build_profile(module: Any, profiler: str, options: Options, folder: Path, **more: Any) -> Any:
     """A `profile` of `module`, the profiler's, with these options; it does not record yet.
 
     The folder is process-wide and set when the handler is made: start it before anything else makes one.

@@ -185,6 +185,6 @@ class ProfilerSession:
         except OSError as exc:
             self._problems.append(f"{what}: {exc}")
         except Exception as exc:
-            faults.note(f"backends.{self.name}.{what}", exc)
+            faults.note_fault(f"backends.{self.name}.{what}", exc)
             self._problems.append(f"{what}: {type(exc).__name__}: {exc}")
         return False, None

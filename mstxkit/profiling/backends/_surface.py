@@ -12,7 +12,7 @@ import os
 import sys
 from typing import Any, Mapping, NamedTuple
 
-from ...store.options import DEEP, PRESET, PROFILE, Term, settable, terms
+from ...store.options import DEEP, PRESET, PROFILE, Term, list_settable, list_terms
 from ..declare import Options, Preset
 
 
@@ -35,7 +35,7 @@ class Surface(NamedTuple):
             {name: parameter.default for name, parameter in inspect.signature(call).parameters.items()}
             for call in calls
         )
-        levels, metrics = (getattr(module, terms(profiler)[name].enum) for name in ("level", "aic_metrics"))
+        levels, metrics = (getattr(module, list_terms(profiler)[name].enum) for name in ("level", "aic_metrics"))
         return cls(profile, config, handler, _list_members(levels), _list_members(metrics), metrics.AiCoreNone)
 
 
@@ -43,11 +43,11 @@ def _list_members(enumeration: Any) -> frozenset[str]:
     return frozenset(name for name in dir(enumeration) if not name.startswith("__"))
 
 
-def spoken(preset: Preset, profiler: str) -> tuple[Options, Options, dict[str, str]]:
+def translate_preset(preset: Preset, profiler: str) -> tuple[Options, Options, dict[str, str]]:
     """A preset in a profiler's words: options of `profile`, of `_ExperimentalConfig`, and a note on each it lacks."""
     calls: dict[str, Options] = {PROFILE: {}, DEEP: {}}
     notes = {}
-    for option in settable(PRESET):
+    for option in list_settable(PRESET):
         value, term = getattr(preset, option.name), getattr(option, profiler)
         if isinstance(term, Term):
             calls[term.call][term.name] = term.translated(value)
@@ -59,7 +59,7 @@ def spoken(preset: Preset, profiler: str) -> tuple[Options, Options, dict[str, s
 
 def with_members(options: Options, module: Any, profiler: str, call: str) -> Options:
     """These options of one call, with members of the profiler's enumerations for words that stand for such."""
-    enums = {term.name: term.enum for term in terms(profiler).values() if term.call == call and term.enum}
+    enums = {term.name: term.enum for term in list_terms(profiler).values() if term.call == call and term.enum}
 
     def member(enum: str, value: Any) -> Any:
         kinds = getattr(module, enum)
@@ -68,18 +68,18 @@ def with_members(options: Options, module: Any, profiler: str, call: str) -> Opt
     return {name: member(enums[name], value) if name in enums else value for name, value in options.items()}
 
 
-def fitted(wanted: Options, taken: Mapping[str, Any]) -> tuple[Options, list[str]]:
+def fit_options(wanted: Options, taken: Mapping[str, Any]) -> tuple[Options, list[str]]:
     """The options that a version takes, and a note on each that it does not and that asks for something."""
     kept = {name: value for name, value in wanted.items() if name in taken}
     lost = [name for name in wanted if name not in taken and wanted[name] not in (None, False, [], "AiCoreNone")]
     return kept, [f"{name}={wanted[name]!r} is left out: this version has no such option" for name in lost]
 
 
-def impossible(preset: Preset, profiler: str, surface: Surface | None) -> str | None:
+def explain_impossible(preset: Preset, profiler: str, surface: Surface | None) -> str | None:
     """Why a version cannot record this preset without something heavier in its place; None if it can."""
     if surface is None:
         return None
-    term = terms(profiler)
+    term = list_terms(profiler)
     level, ranges = term["level"].translated(preset.level), {term["mstx"].name, term["mstx"].before}
     if level not in surface.levels:
         return f"this version has no level {level}, and would record more than {preset.name} asks for"
@@ -92,7 +92,7 @@ def impossible(preset: Preset, profiler: str, surface: Surface | None) -> str | 
     return None
 
 
-def launcher() -> str | None:
+def explain_launcher() -> str | None:
     """Why a profiler from outside makes the framework's own one deaf; None if none does.
 
     Source: torch_npu 2.13.0 `profiler/analysis/prof_common_func/_utils.py` check_msprof_env; mindspore 2.10.0

@@ -15,8 +15,8 @@ from typing import Any
 from ...store.options import METRIC_LEVELS
 from ..declare import Options, Preset
 from . import NOT_IMPORTED
-from ._ascend import AscendBackend, AscendOutput, built
-from ._surface import launcher
+from ._ascend import AscendBackend, AscendOutput, build_profile
+from ._surface import explain_launcher
 
 NAME, _SUFFIX = "mindspore", "_ascend_ms"
 
@@ -54,7 +54,7 @@ class _MindsporeProfiler(AscendOutput):
         if "NPU" in options["activities"] and not _has_device():
             self.notes.append("this process has no NPU: MindSpore records the host side alone, if asked to")
         self._theirs = _in_context()
-        self._profiler = built(sys.modules["mindspore"].profiler, NAME, options, folder)
+        self._profiler = build_profile(sys.modules["mindspore"].profiler, NAME, options, folder)
         self._ours = _in_context()
         self.start = self._profiler.start
 
@@ -97,7 +97,7 @@ class MindSpore(AscendBackend):
             return NOT_IMPORTED
         if not hasattr(getattr(mindspore, "profiler", None), "profile"):
             return "this MindSpore has no mindspore.profiler.profile (before 2.5), or is still being imported"
-        return launcher()
+        return explain_launcher()
 
     def described(self, preset: Preset) -> tuple[Options, tuple[str, ...]]:
         """As for torch_npu; what MindSpore records in place of no metrics is said here, and not left to it."""

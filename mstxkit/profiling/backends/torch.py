@@ -18,12 +18,12 @@ from pathlib import Path
 from typing import Any, Callable
 
 from ...host.folders import size_bytes
-from ...store.options import PRESET, PROFILE, settable
+from ...store.options import PRESET, PROFILE, list_settable
 from .. import theirs
 from ..declare import Options, Preset
 from . import NOT_IMPORTED
 from ._session import ProfilerSession, Refused
-from ._surface import spoken, torch_records, with_members
+from ._surface import torch_records, translate_preset, with_members
 
 _SUFFIX = ".pt.trace.json"
 # Source: torch 2.13.0, Kineto's `output_json.cpp`: the category of each event; "Trace" is the span of the recording.
@@ -58,7 +58,7 @@ class Torch:
 
     def described(self, preset: Preset) -> tuple[Options, tuple[str, ...]]:
         """Options by torch's names, and what it has no counterpart for."""
-        options, _, notes = spoken(preset, self.name)
+        options, _, notes = translate_preset(preset, self.name)
         # The host always: alone it is all that a laptop has, and ranges show there. A GPU where the device is wanted.
         options["activities"] = ["CPU"]
         if "npu" in preset.activities:
@@ -67,7 +67,7 @@ class Torch:
             instead = "the GPU" if has_gpu else "the host alone"
             notes["activities"] = f"activities: there is no NPU, {instead} is recorded"
             options["activities"] += ["CUDA"] * has_gpu
-        return options, tuple(notes[option.name] for option in settable(PRESET) if option.name in notes)
+        return options, tuple(notes[option.name] for option in list_settable(PRESET) if option.name in notes)
 
     def start(self, preset: Preset, folder: Path, limit_bytes: int | None = None) -> ProfilerSession:
         """Record on this thread; the trace is `<folder>/<host>_<pid>_<time>.pt.trace.json`. It has no limit of bytes.
@@ -101,7 +101,7 @@ def _take_this_thread_back() -> None:
 
     def hold() -> None:
         try:
-            with theirs.ours():
+            with theirs.mark_ours():
                 trace = torch.autograd.profiler.profile()
                 trace._prepare_trace()
                 trace._start_trace()

@@ -18,8 +18,8 @@ from ...store.limits import CANN_LEAST_BYTES
 from ...store.options import METRIC_LEVELS
 from ..declare import Options, Preset
 from . import NOT_IMPORTED
-from ._ascend import AscendBackend, AscendOutput, built
-from ._surface import launcher, torch_records
+from ._ascend import AscendBackend, AscendOutput, build_profile
+from ._surface import explain_launcher, torch_records
 
 NAME, _SUFFIX = "torch_npu", "_ascend_pt"
 # acl_prof.h: aclprofSetConfig(ACL_PROF_STORAGE_LIMIT, "<n>MB", length) between aclprofInit and aclprofStart.
@@ -66,7 +66,7 @@ class _NpuProfiler(AscendOutput):
         self._path = _BorrowedPath(folder)
         with contextlib.ExitStack() as where_it_fails:
             where_it_fails.callback(self._path.give_back)
-            self._profiler = built(
+            self._profiler = build_profile(
                 profiler, NAME, options, folder, schedule=lambda step: actions.NONE if step else actions.RECORD_AND_SAVE
             )
             if limit_bytes is not None:
@@ -153,7 +153,7 @@ class TorchNpu(AscendBackend):
             return "this torch_npu has no profiler, or is still being imported"
         if not torch_npu.npu.is_available():
             return "torch_npu sees no NPU"
-        return launcher()
+        return explain_launcher()
 
     def described(self, preset: Preset) -> tuple[Options, tuple[str, ...]]:
         """As for MindSpore; what some versions record in place of no metrics is said here."""

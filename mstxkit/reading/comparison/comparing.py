@@ -9,7 +9,7 @@ from ...errors import ReadError
 from . import rows, surroundings
 from .difference import STEPS_NEEDED
 from .rows import STAGE, STEP, ComparedTime
-from .sides import Side, lengths
+from .sides import Side, measure_lengths
 from .surroundings import SideChange
 
 CONFIDENCE = 0.95
@@ -54,7 +54,7 @@ class Comparison(NamedTuple):
         return [row for row in both if row.judged.ratio > limit_ratio and row.verdict == "slower"]
 
 
-def compared(before: Side, after: Side) -> Comparison:
+def compare_sides(before: Side, after: Side) -> Comparison:
     """Compare two sides. Raises ReadError: they cannot be compared; the message says why, and what can be done."""
     _check_sides(before, after)
     times = rows.of_sides(before, after, CONFIDENCE)
@@ -62,7 +62,7 @@ def compared(before: Side, after: Side) -> Comparison:
         raise ReadError(f"{before.path} and {after.path} have no stage and no length of steps in common")
     tokens = [row.tokens for row in times if row.of == STAGE and row.tokens is not None]
     has_other_work = any(change.low > OTHER_WORK or change.high < -OTHER_WORK for change in tokens)
-    with_it = surroundings.changes(before, after, times)
+    with_it = surroundings.find_changes(before, after, times)
     return Comparison(before, after, times, with_it, list(_left_out(before, after)), has_other_work)
 
 
@@ -74,7 +74,7 @@ def _check_sides(before: Side, after: Side) -> None:
                 f"{what}: no step is over in which a stage has ended; a step is what mstxkit.step() or a patched "
                 "framework counts (mstxkit report shows what there is)"
             )
-        most = max(int((lengths(steps) > 0).sum()) for steps in side.steps.values())
+        most = max(int((measure_lengths(steps) > 0).sum()) for steps in side.steps.values())
         if most < STEPS_NEEDED:
             needed = f"what is not at least {STEPS_NEEDED} steps long cannot be compared"
             raise ReadError(f"{what}: only {most} steps; {needed}")

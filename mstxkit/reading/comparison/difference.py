@@ -58,7 +58,7 @@ class Difference(NamedTuple):
         return self.is_more or self.is_less
 
 
-def between(before: Seconds, after: Seconds, confidence: float = 0.95) -> Difference | None:
+def measure_difference(before: Seconds, after: Seconds, confidence: float = 0.95) -> Difference | None:
     """How values have changed; None where there are fewer than STEPS_NEEDED positive ones on either side.
     `before`, `after`: (N,) and (M,) in the order of their steps; NaN and what is not above 0 is left out; `confidence`:
     how often the interval should hold the truth, where nothing has changed either.
@@ -103,7 +103,7 @@ def _measure_spread(off: Seconds) -> float:
     return max(_OF_MAD * float(np.median(np.abs(off))), _OF_QUARTILES * float(np.ptp(quartiles)), _GRAIN)
 
 
-def onset(before: float, after: Seconds, ratio: float) -> int:
+def find_onset(before: float, after: Seconds, ratio: float) -> int:
     """From which value on those after are as changed as they are in the end: an index of `after`, values in the order
     of their steps, NaN where there is none. `before`: the median before; `ratio`: by how much theirs is more, or less.
     """

@@ -10,7 +10,7 @@ from ...judging.evidence import RoleStep
 from ...judging.meeting import left_together
 from ..role_runs import Seconds
 from . import sides
-from .difference import Difference, between, onset
+from .difference import Difference, find_onset, measure_difference
 from .sides import Side
 
 # What a row is of.
@@ -30,7 +30,7 @@ class ComparedTime(NamedTuple):
         since_step: From which step of the second side on it is as changed as in the end; None where it is not changed.
         tokens: How many of them a step has had, where that is known: of a rank its own, or all, where members wait; of
             a stage all, or those of one member where more count them on one side. Of whole steps their work, see
-            `sides.works`.
+            `sides.measure_works`.
         per_token: How long one of them takes, by the time above; of whole steps as long as the same work takes.
     """
 
@@ -80,16 +80,19 @@ def of_sides(before: Side, after: Side, confidence: float) -> list[ComparedTime]
     own = {of: 1 - (1 - confidence) / max(1, sum(pair[0] == of for pair in pairs)) for of in (STEP, STAGE, RANK)}
     rows = []
     for of, role, stage, rank, waits, first, second, tokens, steps in pairs:
-        if (time := between(first, second, own[of])) is None:
+        if (time := measure_difference(first, second, own[of])) is None:
             continue
         row, each = ComparedTime(of, role, stage, rank, time, waits), second
         if tokens is not None:
             counts = [np.where(tokens_of > 0, tokens_of, np.nan) for tokens_of in tokens]
             each = second / counts[1]
-            row = row._replace(tokens=between(*tokens, own[of]), per_token=between(first / counts[0], each, own[of]))
+            row = row._replace(
+                tokens=measure_difference(*tokens, own[of]),
+                per_token=measure_difference(first / counts[0], each, own[of]),
+            )
         if row.verdict != "alike":
             changed = row.telling  # by what has decided it
-            since = onset(changed.before, second if changed is row.time else each, changed.ratio)
+            since = find_onset(changed.before, second if changed is row.time else each, changed.ratio)
             row = row._replace(since_step=steps[since].step)
         rows.append(row)
     return rows
@@ -105,7 +108,17 @@ def _pair_values(before: Side, after: Side) -> Iterator[_Pair]:
     """What is compared: of what, role, stage, rank, do they wait, values on both sides, tokens on both, later steps."""
     for role in (role for role in before.steps if role in after.steps):
         own = before.steps[role], after.steps[role]
-        yield STEP, role, None, None, False, sides.lengths(own[0]), sides.lengths(own[1]), sides.works(*own), own[1]
+        yield (
+            STEP,
+            role,
+            None,
+            None,
+            False,
+            sides.measure_lengths(own[0]),
+            sides.measure_lengths(own[1]),
+            sides.measure_works(*own),
+            own[1],
+        )
         yield from _pair_stages(role, own)
         of_ranks = {stage for steps in own for stage in sides.stages_of(steps)}
         for group in (group for group in before.beside if group[0] == role and group in after.beside):

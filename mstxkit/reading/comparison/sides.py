@@ -46,7 +46,7 @@ def side_of(run: Run, wanted: Bounds | None = None) -> Side:
     *Cost*: a table of stages and about a millisecond a step.
     """
     processes = run.processes()
-    beside_of = {entry["process"]: role_steps.beside(entry) for entry in processes.to_dicts()}
+    beside_of = {entry["process"]: role_steps.name_kind(entry) for entry in processes.to_dicts()}
     numbered: dict[tuple[str, str], dict[int, RoleStep]] = {}
     for step in role_steps.of_run(run.files.stage_rows, processes, has_beside=True):  # the last attempt has each
         if wanted is None or wanted.first <= step.step <= wanted.last:
@@ -59,7 +59,7 @@ def side_of(run: Run, wanted: Bounds | None = None) -> Side:
     return Side(run.path, wanted, run, {role: by_group[role, own[role]] for role in own}, others, processes)
 
 
-def lengths(steps: list[RoleStep]) -> Seconds:
+def measure_lengths(steps: list[RoleStep]) -> Seconds:
     """How long each step of a role takes: until the same processes begin the one with the next number; else until all
     have left its last stage. Seconds.
     """
@@ -94,18 +94,20 @@ def tokens_of(steps: list[RoleStep], stage: str, is_each: bool = False) -> Secon
 
 def _by_step(steps: list[RoleStep], stage: str, value: Callable[[RoleStep, int], float]) -> Seconds:
     """The value of each step by the place of a stage in it; NaN where it does not have the stage."""
-    return np.array([np.nan if at < 0 else value(step, at) for step, at in _at(steps, stage)])
+    return np.array([np.nan if at < 0 else value(step, at) for step, at in _steps_with(steps, stage)])
 
 
 def is_by_member(before: list[RoleStep], after: list[RoleStep], stage: str) -> bool:
     """Do more members count tokens on one side? Then what one of them has says how long the stage should take."""
     sides = (before, after)
-    counts = ([np.isfinite(step.work.tokens[:, at]).sum() for step, at in _at(s, stage) if at >= 0] for s in sides)
+    counts = (
+        [np.isfinite(step.work.tokens[:, at]).sum() for step, at in _steps_with(s, stage) if at >= 0] for s in sides
+    )
     first, second = (float(np.median(count or [0])) for count in counts)
     return first != second
 
 
-def works(before: list[RoleStep], after: list[RoleStep]) -> tuple[Seconds, Seconds] | None:
+def measure_works(before: list[RoleStep], after: list[RoleStep]) -> tuple[Seconds, Seconds] | None:
     """How much work each step of two sides is, 1 as much as one before; None where no stage counts tokens on both.
 
     A stage counts as its tokens do, by its share of a step's length; the rest of a step is as much work in each.
@@ -114,7 +116,7 @@ def works(before: list[RoleStep], after: list[RoleStep]) -> tuple[Seconds, Secon
     for stage in stages_of(before):
         is_each = is_by_member(before, after, stage)
         tokens = tokens_of(before, stage, is_each)
-        shares = of_stage(before, stage) / lengths(before)
+        shares = of_stage(before, stage) / measure_lengths(before)
         kept = (tokens > 0) & np.isfinite(shares)
         if kept.any() and (tokens_of(after, stage) > 0).any():
             stages[stage] = float(np.median(shares[kept])), float(np.median(tokens[kept])), is_each
@@ -134,7 +136,7 @@ def of_ranks(steps: list[RoleStep], stage: str) -> dict[int, Seconds]:
     own = [{at: p.rank for at, p in enumerate(s.members) if p.rank is not None and not p.is_controller} for s in steps]
     places = {rank: place for place, rank in enumerate(sorted({rank for ranks in own for rank in ranks.values()}))}
     table = np.full((len(places), 2, len(steps)), np.nan)
-    for number, ((step, at), ranks) in enumerate(zip(_at(steps, stage), own)):
+    for number, ((step, at), ranks) in enumerate(zip(_steps_with(steps, stage), own)):
         if at >= 0:
             rows, members = [places[rank] for rank in ranks.values()], list(ranks)
             values = np.stack((step.total_s[members, at], step.work.tokens[members, at]), axis=1)
@@ -163,7 +165,7 @@ def stages_of(steps: Iterable[RoleStep]) -> list[str]:
     return sorted(entered, key=lambda stage: float(np.nanmedian(entered[stage])))
 
 
-def _at(steps: list[RoleStep], stage: str) -> list[tuple[RoleStep, int]]:
+def _steps_with(steps: list[RoleStep], stage: str) -> list[tuple[RoleStep, int]]:
     return [(step, step.stages.index(stage) if stage in step.stages else -1) for step in steps]
 
 

@@ -12,7 +12,7 @@ import polars as pl
 from ...judging import settings
 from ...store import settings_file
 from ...store.documents import Unusable
-from ..report.units import spans
+from ..report.units import write_spans
 from .rows import STAGE, ComparedTime
 from .sides import Side, is_by_member
 
@@ -27,7 +27,7 @@ class SideChange(NamedTuple):
     after: str
 
 
-def changes(before: Side, after: Side, rows: Iterable[ComparedTime]) -> list[SideChange]:
+def find_changes(before: Side, after: Side, rows: Iterable[ComparedTime]) -> list[SideChange]:
     """What is different, what explains most first."""
     different = []
     for row in rows:
@@ -104,5 +104,5 @@ def _count_profiles(side: Side) -> dict[str, str]:
         first, last = max(row["first_step"], side.first_step), min(row["last_step"], side.last_step or 0)
         steps.update(range(first, min(last, first + _NAMED_AT_MOST) + 1))
     presets = sorted({row["preset"] or "none" for row in rows})
-    shown = spans(sorted(steps)[:_NAMED_AT_MOST]) + (" and more" if len(steps) > _NAMED_AT_MOST else "")
+    shown = write_spans(sorted(steps)[:_NAMED_AT_MOST]) + (" and more" if len(steps) > _NAMED_AT_MOST else "")
     return {"profiles recorded in steps": shown, "presets of profiles": ", ".join(presets)} if steps else {}

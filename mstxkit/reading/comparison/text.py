@@ -7,9 +7,9 @@ from typing import Callable, Iterator
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from ..report.escape import for_rich, for_terminal, shown
+from ..report.escape import escape_name, for_rich, for_terminal
 from ..report.number_table import PlainTable
-from ..report.units import duration
+from ..report.units import write_duration
 from .comparing import Comparison
 from .difference import Difference
 from .rows import RANK, STAGE, STEP, ComparedTime
@@ -20,7 +20,7 @@ _STYLES = {"slower": "bold red", "faster": "bold green", "more work": "bold", "l
 _WORDS = {"slower": ("Slower", "bold red"), "faster": ("Faster", "bold green")}
 
 
-def render(comparison: Comparison, everything: bool = False) -> RenderableType:
+def render_comparison(comparison: Comparison, everything: bool = False) -> RenderableType:
     """All of it: the verdict, what changed first, what changed with it; then stages and the ranks that have changed."""
     sides = Text.assemble(
         ("After ", "bold"), _tell_side(comparison.after), "\n", ("against ", "bold"), _tell_side(comparison.before)
@@ -53,10 +53,10 @@ def _write_headline(row: ComparedTime, other_work: bool) -> Text:
     word, style = "No difference seen" if not time.is_changed else "Longer" if time.is_more else "Shorter", "bold"
     if row.verdict in _WORDS and not other_work:
         word, style = _WORDS[row.verdict]
-    whose = f" of {shown(row.role)}" if row.role else ""
-    took = f"a step{whose} takes {duration(1e9 * time.after)}, before {duration(1e9 * time.before)}"
-    by, of_same = (f"{percent(of.ratio)} ({interval(of)})" for of in (time, each))
-    of_work = f"; for the same work {of_same}" if percent(each.ratio) != percent(time.ratio) else ""
+    whose = f" of {escape_name(row.role)}" if row.role else ""
+    took = f"a step{whose} takes {write_duration(1e9 * time.after)}, before {write_duration(1e9 * time.before)}"
+    by, of_same = (f"{write_percent(of.ratio)} ({write_interval(of)})" for of in (time, each))
+    of_work = f"; for the same work {of_same}" if write_percent(each.ratio) != write_percent(time.ratio) else ""
     return Text.assemble((f"{word}: ", style), took, f": {by}{of_work}")
 
 
@@ -65,12 +65,12 @@ def _tell_first(comparison: Comparison) -> list[Text]:
     if row is None:
         return []
     since = "from its first step on" if row.since_step == comparison.after.first_step else f"from step {row.since_step}"
-    whose = f" of {shown(row.role)}" if _has_roles(comparison) else ""
+    whose = f" of {escape_name(row.role)}" if _has_roles(comparison) else ""
     seconds = row.time.after - row.time.before
-    more = f"{'+' if seconds >= 0 else '-'}{duration(1e9 * abs(seconds))} in the member that takes longest"
+    more = f"{'+' if seconds >= 0 else '-'}{write_duration(1e9 * abs(seconds))} in the member that takes longest"
     if row.tokens is not None and row.tokens.is_changed:  # of a token, where there are more or fewer of them
-        more = f"{percent(row.judged.ratio)} for a token"
-    return [Text.assemble(("  first     ", "dim"), f"{shown(row.stage)}{whose}, {since}: ", more)]
+        more = f"{write_percent(row.judged.ratio)} for a token"
+    return [Text.assemble(("  first     ", "dim"), f"{escape_name(row.stage)}{whose}, {since}: ", more)]
 
 
 def _has_roles(comparison: Comparison) -> bool:
@@ -93,9 +93,12 @@ def _draw_table(rows: list[ComparedTime], first: str, name: Callable[[ComparedTi
     table.columns[0].justify = "right" if first == "rank" else "left"
     table.add_column("")
     for row in rows:
-        time, each = row.time, ["" if row.per_token is None else percent(row.per_token.ratio)] if has_tokens else []
-        times = (duration(1e9 * seconds) for seconds in (time.before, time.after))
-        figures = (*times, percent(time.ratio), interval(time), *each)
+        time, each = (
+            row.time,
+            ["" if row.per_token is None else write_percent(row.per_token.ratio)] if has_tokens else [],
+        )
+        times = (write_duration(1e9 * seconds) for seconds in (time.before, time.after))
+        figures = (*times, write_percent(time.ratio), write_interval(time), *each)
         words = [row.verdict] if row.verdict != "alike" else []
         words += ["no difference seen for a token"] if not words and row.time.is_changed else []
         remark = Text("; ".join(words + ["members wait in it"] * row.waits), _STYLES.get(row.verdict, ""))
@@ -122,13 +125,13 @@ def _find_ranks(comparison: Comparison, everything: bool) -> list[RenderableType
     return [Text(), table, *more]
 
 
-def percent(ratio: float) -> str:
+def write_percent(ratio: float) -> str:
     """+9.1 %, -40 %."""
     value = 100 * ratio
     return f"{value:+.1f} %" if abs(value) < 9.95 else f"{value:+.0f} %"
 
 
-def interval(time: Difference) -> str:
+def write_interval(time: Difference) -> str:
     """`+6 to +12 %`: where the true ratio lies."""
     low, high = 100 * time.low, 100 * time.high
     digits = 1 if max(abs(low), abs(high)) < 9.95 else 0

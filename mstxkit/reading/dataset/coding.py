@@ -37,7 +37,7 @@ def _kept_apart(need: Need) -> list[str]:
     return [] if need.as_json else [name for name in need.names if name in WORK]
 
 
-def coded(
+def encode_rows(
     rows: pl.DataFrame, kind: str, numbers: Mapping[str, int], vocabulary: Vocabulary, need: Need
 ) -> pl.DataFrame:
     """Rows of a file, compact, in their order, and when they `ENDED`.
@@ -62,7 +62,7 @@ def _of_one_form(rows: pl.DataFrame, vocabulary: Vocabulary, need: Need) -> pl.D
     flags = pl.col("flags") + pl.col("open").fill_null(False) * IS_OPEN + pl.col("error").fill_null(False) * IS_ERROR
     apart = (WAITS_FOR, *_kept_apart(need))
     named = {name: rows[name] for name in need.columns if name in apart}
-    named |= members(rows["attributes"], [name for name in need.columns if name not in apart])
+    named |= make_members(rows["attributes"], [name for name in need.columns if name not in apart])
     site, stage = pl.lit(0, pl.UInt32).alias("site"), pl.lit(0, pl.UInt32).alias("stage")
     if need.texts:
         site = pl.lit(_code_sites(rows, vocabulary))
@@ -110,7 +110,7 @@ def _code_sites(rows: pl.DataFrame, vocabulary: Vocabulary) -> pl.Series:
     return pl.Series("site", codes[places], dtype=pl.UInt32)
 
 
-def members(texts: pl.Series, names: Sequence[str]) -> dict[str, pl.Series]:
+def make_members(texts: pl.Series, names: Sequence[str]) -> dict[str, pl.Series]:
     """Attributes as columns, each of the narrowest type that all its values have; one that no row has is null."""
     if not names:
         return {}

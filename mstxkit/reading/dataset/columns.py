@@ -40,13 +40,13 @@ _NEEDED = ("process", "start_ns", "time_ns", "track", "depth")
 _LATEST = 1 << 62
 
 
-def read(file: Path, kind: str) -> pl.DataFrame:
+def read_rows(file: Path, kind: str) -> pl.DataFrame:
     """The rows of one file, with the columns of its kind and others of its own; those that cannot be are left out.
     Raises ReadError: it cannot be read, or is no table of that kind.
     """
     try:
         with open(documents.open_regular(file), "rb") as stream:
-            return _type_columns(parquet.read(stream), kind, _COLUMNS[kind])[0]
+            return _type_columns(parquet.read_file(stream), kind, _COLUMNS[kind])[0]
     except (OSError, FormatError) as exc:
         raise ReadError(f"{file}: {reason_of(exc)}") from None
 
@@ -59,7 +59,7 @@ class TableFile:
     def __init__(self, file: Path, kind: str) -> None:
         self._file, self._kind = file, kind
         with open(documents.open_regular(file), "rb") as stream:
-            self._state, self.groups = documents.settled_state(stream.fileno()), claims.look(stream)
+            self._state, self.groups = documents.settled_state(stream.fileno()), claims.look_at_file(stream)
 
     def rows(self, group: RowGroup, names: Sequence[str]) -> tuple[pl.DataFrame, int]:
         """These columns of a group, and how many rows were left out that cannot be. Raises as the class does."""
@@ -67,9 +67,9 @@ class TableFile:
             raise FormatError(f"is no table of {self._kind}: it has no {missing[0]}")
         with open(documents.open_regular(self._file), "rb") as stream:
             state = documents.settled_state(stream.fileno())
-            if not (state and state == self._state) and claims.look(stream) != self.groups:
+            if not (state and state == self._state) and claims.look_at_file(stream) != self.groups:
                 raise FormatError("has changed since it was looked at")
-            return _type_columns(parquet.part(stream, group, names), self._kind, names)
+            return _type_columns(parquet.read_part(stream, group, names), self._kind, names)
 
 
 def _type_columns(rows: pl.DataFrame, kind: str, names: Iterable[str]) -> tuple[pl.DataFrame, int]:

@@ -19,7 +19,7 @@ from ...host import folders
 from ...store import dataset, documents, layout, parquet, run_file
 from ...store.dataset import DAYS, MARKS, RANGES, SUMMARIES, CompactedBatch
 from ...store.process_pointer import announced_by
-from ...store.values import grouped
+from ...store.values import group_by
 from .. import frames, places
 from ..folder import run_id
 from ..parquet import in_memory
@@ -54,7 +54,7 @@ class Compacted(NamedTuple):
         return Compacted(*map(sum, zip(self, other)))
 
 
-def compact(
+def compact_files(
     run: Path, hosts: Collection[str] | None = None, remove: bool = False, progress: Progress = lambda share: None,
     wait_s: float = _WAIT_S,
 ) -> Compacted:  # fmt: skip
@@ -79,7 +79,7 @@ def compact(
     todo = {host: names for host, names in _list_todo(run, own_id).items() if hosts is None or host in hosts}
     count, done = sum(map(len, todo.values())), Compacted()
     for host, names in todo.items():
-        with _alone(run, host, wait_s):
+        with _work_alone(run, host, wait_s):
             for batch in _split_batches(run, own_id, _not_done(run, own_id, host, names)):
                 done = done.plus(_compact_batch(run, own_id, host, batch))
                 progress(len(batch) / count)
@@ -88,26 +88,26 @@ def compact(
     there = frozenset(places.SealedFolder(str(run), own_id).names(layout.SEALED_SUFFIX))
     compacted_on = {batch.host for batch in _known_batches(run, own_id)}
     for host in sorted(compacted_on if hosts is None else compacted_on.intersection(hosts)):
-        with _alone(run, host, wait_s):
+        with _work_alone(run, host, wait_s):
             done = done.plus(Compacted(removed=_remove_sealed(run, own_id, host, there)))
     return done
 
 
-def _alone(run: Path, host: str, wait_s: float) -> AbstractContextManager[None]:
+def _work_alone(run: Path, host: str, wait_s: float) -> AbstractContextManager[None]:
     """Of two that are at files of one host the other one waits."""
-    return documents.locked(run / dataset.FOLDER / f"{host}.lock", wait_s)
+    return documents.hold_lock(run / dataset.FOLDER / f"{host}.lock", wait_s)
 
 
 def _known_batches(run: Path, own_id: str, host: str | None = None) -> Iterator[CompactedBatch]:
     """The batches whose manifests can be read."""
-    return dataset.batches(run, own_id, host, unusable=[])
+    return dataset.list_batches(run, own_id, host, unusable=[])
 
 
 def _not_done(run: Path, own_id: str, host: str, names: list[str]) -> list[str]:
     """Those that nobody has done since they were listed. What somebody has left half done goes first: all that no
     manifest names, so that each must be readable now.
     """
-    done = list(dataset.batches(run, own_id, host))
+    done = list(dataset.list_batches(run, own_id, host))
     numbers = {batch.number for batch in done}
     without_manifest = (file for number, file in dataset.files_of(run, host) if number not in numbers)
     for file in (*without_manifest, *dataset.drafts_of(run, host)):
@@ -130,10 +130,10 @@ def _list_todo(run: Path, own_id: str) -> dict[str, list[str]]:
     names = [name for name in sealed.names(layout.SEALED_SUFFIX) if layout.is_sealed(name)]
     # Who has something live still, whatever its pointer says, may seal more, or somebody for it. Who adopts a process
     # renames its pointer: the second listing has it under its new name.
-    running = {announced_by(name) for _ in range(2) for name in documents.listed(run / layout.LIVE)}
+    running = {announced_by(name) for _ in range(2) for name in documents.list_names(run / layout.LIVE)}
     being_written = {name for name in layout.newest_of_each(names) if layout.sealed_process(name) in running}
     todo = layout.in_order(name for name in names if name not in have and name not in being_written)
-    return grouped(todo, dataset.host_of)
+    return group_by(todo, dataset.host_of)
 
 
 def _split_batches(run: Path, own_id: str, names: list[str]) -> Iterator[list[str]]:
@@ -160,7 +160,7 @@ def _size_of(sealed: places.SealedFolder, name: str) -> int:
 
 
 def _compact_batch(run: Path, own_id: str, host: str, names: list[str]) -> Compacted:
-    number = 1 + max((batch.number for batch in dataset.batches(run, own_id, host)), default=-1)
+    number = 1 + max((batch.number for batch in dataset.list_batches(run, own_id, host)), default=-1)
     part = RunFiles(str(run), sealed_files=frozenset(names))
     writer = _Writer(run, host, number)
     try:
@@ -179,7 +179,9 @@ def _compact_batch(run: Path, own_id: str, host: str, names: list[str]) -> Compa
             done = _compact_batch(run, own_id, host, rest) if rest else Compacted()
             return done.plus(Compacted(left=len(damaged)))
         about, files = _about_all(part), tuple(writer.files)
-        dataset.write(run, own_id, CompactedBatch(host, number, tuple(names), files, about, holders=writer.holders))
+        dataset.write_manifest(
+            run, own_id, CompactedBatch(host, number, tuple(names), files, about, holders=writer.holders)
+        )
     except BaseException:
         writer.forget()
         raise
@@ -249,7 +251,9 @@ class _Writer:
                 folders.make_folder(inner)
             texts = of_place.drop("_day", "_role").with_columns(pl.col(pl.Categorical).cast(pl.String))
             content = in_memory(texts, compression="zstd", statistics=True, row_group_size=_ROWS_A_GROUP)
-            groups = [(group.first, texts["process"][group.first :][: group.rows]) for group in parquet.look(content)]
+            groups = [
+                (group.first, texts["process"][group.first :][: group.rows]) for group in parquet.look_at_file(content)
+            ]
             self.holders[name] = {first: processes.unique().to_list() for first, processes in groups}
             self.files.append(name)
             documents.replace_file(file, content.getvalue(), is_lasting=True)
@@ -268,7 +272,7 @@ def _remove_sealed(run: Path, own_id: str, host: str, there: Collection[str]) ->
     for batch in _known_batches(run, own_id, host):
         names = [name for name in batch.sources if name in there]
         if not batch.removed:
-            dataset.write(run, own_id, batch._replace(removed=True))
+            dataset.write_manifest(run, own_id, batch._replace(removed=True))
         for file in (Path(sealed.path_of(name)) for name in names):
             count += file.exists()  # who waited for another one counts nothing of what that has removed
             file.unlink(missing_ok=True)

@@ -13,7 +13,7 @@ from typing import Iterable, Iterator
 import polars as pl
 
 from ...store.dataset import MARKS, RANGES
-from ...store.values import grouped
+from ...store.values import group_by
 from ..processes import Process
 from ..rows import IS_OPEN, Need
 from ..selection import Selection
@@ -47,7 +47,7 @@ class CompactedRows:
         groups = [group for group in self._parts.holders.get(process.name, ()) if group.kind in self._kinds]
         of_batches = [list(own) for _, own in groupby(groups, lambda group: group.batch.number)]
         for own in of_batches[:: -1 if backwards else 1]:
-            by_strand = grouped(own, lambda group: group.strand)
+            by_strand = group_by(own, lambda group: group.strand)
             # Of what ends at one instant, marks come first, then what a later day has: that began later.
             strands: dict[int, Iterator[pl.DataFrame | None]] = {}
             for at, name in enumerate(sorted(by_strand, reverse=True)):
@@ -69,11 +69,10 @@ class CompactedRows:
 
     def _code_rows(self, group: CompactedGroup) -> pl.DataFrame:
         """The rows of a group that are asked for."""
-        need = self._need
-        rows = self._parts.read(group, coding.columns_of(group.kind, need))
-        if rows is None:
-            rows = pl.DataFrame(schema=columns.schema_of(group.kind, coding.columns_of(group.kind, need)))
-        coded = coding.coded(rows, group.kind, self._numbers, self._vocabulary, need)
+        names = coding.columns_of(group.kind, self._need)
+        rows = self._parts.read(group, names)
+        rows = pl.DataFrame(schema=columns.schema_of(group.kind, names)) if rows is None else rows
+        coded = coding.encode_rows(rows, group.kind, self._numbers, self._vocabulary, self._need)
         wanted = self._chosen.rows(coded, self._vocabulary.stages)
         return coded if wanted.all() else coded.filter(wanted)
 
@@ -106,7 +105,7 @@ def _merge_strands(strands: dict[int, Iterator[pl.DataFrame | None]], backwards:
             yield rows.drop(ENDED, _STRAND)
 
 
-def gathered(frames: Iterable[pl.DataFrame], rows: int, backwards: bool) -> Iterator[pl.DataFrame]:
+def gather_frames(frames: Iterable[pl.DataFrame], rows: int, backwards: bool) -> Iterator[pl.DataFrame]:
     """Small frames that follow each other as one of about so many rows; backwards each comes before the last one."""
     held: list[pl.DataFrame] = []
     for frame in frames:

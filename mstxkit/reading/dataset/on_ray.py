@@ -16,7 +16,7 @@ from .compacting import Compacted
 _MINUTES = 60
 
 
-def compact(run: Path, remove: bool = False) -> Compacted:
+def compact_nodes(run: Path, remove: bool = False) -> Compacted:
     """Compact on all nodes of the Ray that runs here, side by side: each turns the files of its own host.
     Raises MstxkitError: there is no Ray here, or it cannot be done on a node.
     """
@@ -57,4 +57,4 @@ def _on_nodes(ray: Any, run: Path, remove: bool) -> Compacted:
 def of_this_host(run: str, remove: bool) -> Compacted:
     """What a task does: the sealed files of this host, in the run and on its own disk."""
     # A host may have several nodes: the first one does it, and the others find it done.
-    return compacting.compact(Path(run), [identity.host()], remove, wait_s=60 * _MINUTES)
+    return compacting.compact_files(Path(run), [identity.name_host()], remove, wait_s=60 * _MINUTES)

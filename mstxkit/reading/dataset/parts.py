@@ -15,7 +15,7 @@ from typing import Callable, Iterable, Iterator, Sequence, TypeVar
 import polars as pl
 
 from ...errors import FormatError
-from ...stages import canonical
+from ...stages import canonical_key
 from ...store import dataset, records
 from ...store.dataset import MARKS, RANGES, CompactedBatch
 from ...store.livefile import Texts, TrackText
@@ -45,7 +45,7 @@ class CompactedParts:
         self._groups: dict[int, list[CompactedGroup]] = {}
         self._processes: dict[str, Process] = {}
         with noting_unusable(damage) as unusable:
-            batches = () if run_id is None else dataset.batches(run, run_id, unusable=unusable)
+            batches = () if run_id is None else dataset.list_batches(run, run_id, unusable=unusable)
             self._batches = [batch for batch in batches if batch.removed or not there.issuperset(batch.sources)]
         self.replaced = frozenset(name for batch in self._batches for name in batch.sources)
 
@@ -190,7 +190,7 @@ class CompactedGroup:
         steps, stages = self.rows.between("step"), self.rows.bounds.get("stage", (None, ""))
         if chosen.steps is not None and ("step" in self.rows.empty or (steps and not chosen.meets_steps(*steps))):
             return False
-        if chosen.stages is not None and stages[0] == stages[1] and canonical(str(stages[0])) not in chosen.stages:
+        if chosen.stages is not None and stages[0] == stages[1] and canonical_key(str(stages[0])) not in chosen.stages:
             return False
         starts = self.rows.between(self.time)
         if starts is None or not chosen.has_time:

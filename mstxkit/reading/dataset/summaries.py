@@ -41,14 +41,14 @@ def of_stage_rows(rows: pl.DataFrame) -> pl.DataFrame:
     `rows`: with `process` as its row in `processes()`.
     """
     both = (waits.only_work(rows), waits.only_waits(rows))
-    ended = pl.concat([stages.outermost(part) for part in both])
+    ended = pl.concat([stages.pick_outermost(part) for part in both])
     own = ended.group_by(_KEY).agg(
-        busy_ns=stages.summed(pl.col("busy_ns")),
+        busy_ns=stages.sum_column(pl.col("busy_ns")),
         longest_ns=pl.col("duration_ns").max(),
-        tokens=stages.summed(pl.col("tokens")),
+        tokens=stages.sum_column(pl.col("tokens")),
     )
     summed = stages.by_step(ended).join(own, on=_KEY, how="left", nulls_equal=True)
-    counted = ended.group_by(*_KEY, bucket(pl.col("duration_ns")).alias("bucket")).agg(n=pl.len().cast(pl.UInt64))
+    counted = ended.group_by(*_KEY, find_bucket(pl.col("duration_ns")).alias("bucket")).agg(n=pl.len().cast(pl.UInt64))
     several = pl.col("bucket_counts").list.sum() > 1  # of single ones the histogram is null
     lists = _as_lists(counted, _KEY).select(*_KEY, *(pl.when(several).then(n) for n in ("buckets", "bucket_counts")))
     return summed.join(lists, on=_KEY, how="left", nulls_equal=True)
@@ -62,14 +62,14 @@ def of_days(summaries: pl.DataFrame) -> pl.DataFrame:
     key = ["process", "stage", "waits_for", "day"]
     who = [pl.col(name).last() for name in ("rank", "role", "host", "pid", "part")]
     summed = dated.group_by(key).agg(
-        *who, *map(stages.summed, map(pl.col, _SUMMED)), pl.col("longest_ns").max(), pl.col("start_ns").min(),
+        *who, *map(stages.sum_column, map(pl.col, _SUMMED)), pl.col("longest_ns").max(), pl.col("start_ns").min(),
         steps=pl.col("step").drop_nulls().n_unique().cast(pl.Int64), rows=pl.len().cast(pl.Int64),
     )  # fmt: skip
     lists = _as_lists(_count_buckets(dated, key), key)
     return summed.join(lists, on=key, how="left", nulls_equal=True).drop("day").sort("process", "stage")
 
 
-def table(
+def summarise_days(
     run: Path, by: Iterable[str] = ("stage",), days: Iterable[str] | None = None, roles: Iterable[str] | None = None
 ) -> pl.DataFrame:
     """How long stages take, of days of a run that was compacted: columns of `by`, then `steps, count, total_ns,
@@ -93,11 +93,11 @@ def table(
     if not key or not set(key) <= set(BY):
         raise ReadError(f"by={key!r}: a table of stages is by any of {', '.join(BY)}")
     kind, steps = (dataset.SUMMARIES, ()) if "step" in key else (dataset.DAYS, ("steps",))
-    rows = pl.concat([columns.read(file, kind) for file in _list_files(run, days, kind)])
+    rows = pl.concat([columns.read_rows(file, kind) for file in _list_files(run, days, kind)])
     is_asked = pl.lit(True) if roles is None else pl.col("role").is_in(list(roles))
     rows = rows.filter(pl.col("waits_for").is_null() & is_asked)
     sums = rows.group_by(key).agg(
-        *map(stages.summed, map(pl.col, _SUMMED)), pl.col("longest_ns", *steps).max(),
+        *map(stages.sum_column, map(pl.col, _SUMMED)), pl.col("longest_ns", *steps).max(),
         mean_ns=pl.col("total_ns").sum() / (pl.col("rows").sum() if steps else pl.struct(_KEY).n_unique()),
     )  # fmt: skip
     until, every = pl.col("n").cum_sum().over(key), pl.col("n").sum().over(key)
@@ -126,7 +126,7 @@ def _list_files(run: Path, days: Iterable[str] | None, kind: str) -> list[Path]:
     return files
 
 
-def bucket(duration_ns: pl.Expr) -> pl.Expr:
+def find_bucket(duration_ns: pl.Expr) -> pl.Expr:
     """The bucket of each duration; 0 of what is not above 1 ns."""
     return (duration_ns.clip(lower_bound=1).cast(pl.Float64).log(2) * PER_OCTAVE).floor().cast(pl.UInt16)
 
@@ -142,7 +142,7 @@ def _count_buckets(rows: pl.DataFrame, key: list[str]) -> pl.DataFrame:
     `rows`: `count, longest_ns, buckets, bucket_counts` and the columns of `key`.
     """
     is_single = pl.col("buckets").is_null()
-    singles = rows.filter(is_single).group_by(*key, bucket(pl.col("longest_ns")).alias("bucket")).agg(
+    singles = rows.filter(is_single).group_by(*key, find_bucket(pl.col("longest_ns")).alias("bucket")).agg(
         n=pl.col("count").cast(pl.UInt64).sum()
     )  # fmt: skip
     several = rows.filter(~is_single).select(*key, bucket="buckets", n="bucket_counts")

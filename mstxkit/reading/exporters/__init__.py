@@ -58,15 +58,15 @@ class Exporter:
             os.umask(before)
 
 
-def formats() -> list[str]:
+def list_formats() -> list[str]:
     """The names of all formats."""
     return [module.replace("_", "-") for module in listing.modules_in(__path__)]
 
 
-def load(name: str) -> Exporter:
+def load_exporter(name: str) -> Exporter:
     """The exporter of a format. Raises MstxkitError: there is no such format."""
-    if name not in formats():
-        raise MstxkitError(f"no format {name!r} to export to; choose one of {', '.join(formats())}")
+    if name not in list_formats():
+        raise MstxkitError(f"no format {name!r} to export to; choose one of {', '.join(list_formats())}")
     exporter = importlib.import_module(f"{__name__}.{name.replace('-', '_')}").EXPORTER
     assert isinstance(exporter, Exporter)
     return exporter

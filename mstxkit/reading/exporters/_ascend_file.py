@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ...store import documents
-from ._rank_files import RankFile, clean
+from ._rank_files import RankFile, clean_name
 from ._rank_rows import RankRows
 
 # Types of a range and of a mark: those that `mstx_sum` counts, and those that it leaves alone.
@@ -88,7 +88,9 @@ class AscendFile:
         """The number of a text."""
         if content not in self._texts:
             self._texts[content] = self._next_text
-            self._base.execute("insert into STRING_IDS (id, value) values (?, ?)", (self._next_text, clean(content)))
+            self._base.execute(
+                "insert into STRING_IDS (id, value) values (?, ?)", (self._next_text, clean_name(content))
+            )
             self._next_text += 1
         return self._texts[content]
 
@@ -122,10 +124,10 @@ class AscendFile:
         tables: dict[str, Iterable[tuple[Any, ...]]] = {
             "ENUM_MSTX_EVENT_TYPE": _TYPES,
             "SESSION_TIME_INFO": [(self.first_ns, self.last_ns)],
-            "HOST_INFO": [(str(zlib.crc32(file.host.encode())), clean(file.host_name))],
+            "HOST_INFO": [(str(zlib.crc32(file.host.encode())), clean_name(file.host_name))],
             "NPU_INFO": [(max(file.number, 0), "Ascend")],
             "RANK_DEVICE_MAP": [(file.number, max(file.number, 0))],
-            "META_DATA": [*_VERSION, *((name, clean(value)) for name, value in more.items())],
+            "META_DATA": [*_VERSION, *((name, clean_name(value)) for name, value in more.items())],
             "STEP_TIME": steps,
         }
         for table, rows in tables.items():

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ...errors import MstxkitError
-from ..importers._database import connected
+from ..importers._database import connect_to
 from ..run import Run
 from . import _rank_files
 from ._ascend_file import AscendFile
@@ -37,7 +37,7 @@ class ProfileTime(NamedTuple):
     last_ns: int
 
 
-def merged(run: Run, folder: Path, source: Path) -> int:
+def merge_ranges(run: Run, folder: Path, source: Path) -> int:
     """Copy a profile's database, and what lies beside it, into an empty folder, and add its rank's ranges.
     Raises MstxkitError: it is no such profile, the run has no such rank, or nothing of it in that time.
     """
@@ -82,7 +82,7 @@ def _copy_profile(folder: Path, source: Path) -> Path:
     place.mkdir(parents=True, exist_ok=True, mode=0o750)
     target = place / source.name
     try:
-        with closing(connected(source)) as there, closing(sqlite3.connect(target)) as here:
+        with closing(connect_to(source)) as there, closing(sqlite3.connect(target)) as here:
             there.backup(here, progress=_stop_where_locked)
     except (sqlite3.Error, UnicodeError, OSError) as exc:
         raise MstxkitError(f"{source} cannot be read as a database: {exc}") from exc

@@ -99,7 +99,7 @@ class EvenLanes:
             "error": flags & IS_ERROR, "busy": columns["busy"], "tail": columns["tail"],
         }  # fmt: skip
         kind = np.where(is_begin, events.BEGIN, ends[row])
-        return events.encode({"kind": kind, "at": at, "row": row}, by_row, self._tails)
+        return events.encode_events({"kind": kind, "at": at, "row": row}, by_row, self._tails)
 
     def _add_packets(
         self, lanes: Ints, at: Ints, packets: memoryview, offsets: npt.NDArray[np.int64], first_process: int

@@ -132,7 +132,7 @@ def _first_of_lane(lane: Ints) -> Ints:
     return np.maximum.accumulate(np.where(is_first, np.arange(len(lane)), 0))
 
 
-def contradicting(piece: RowPiece | None) -> Ints:
+def find_contradicting(piece: RowPiece | None) -> Ints:
     """The lanes of which the times do not agree with the depths."""
     if piece is None:
         return np.zeros(0, dtype=np.int64)

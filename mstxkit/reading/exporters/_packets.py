@@ -10,7 +10,7 @@ import zlib
 from typing import IO, Iterable
 
 from . import _track_events as events
-from ._protobuf import block, number, text
+from ._protobuf import encode_block, encode_number, encode_text
 
 _COMPRESSED_FROM_BYTES = 1 << 20
 _LEVEL = 1
@@ -45,7 +45,7 @@ class Packets:
         """Write what waits."""
         if self._size:
             packed = zlib.compress(b"".join(self._waiting), _LEVEL)
-            self._file.write(events.packet(block(events.COMPRESSED, packed)))
+            self._file.write(events.encode_packet(encode_block(events.COMPRESSED, packed)))
         self._waiting, self._size = [], 0
 
 
@@ -79,36 +79,52 @@ class TraceNames:
             self._tell(sequence, [(self._entries[iid - 1][0], iid, self._entries[iid - 1][1]) for iid in new])
 
     def _tell(self, sequence: int, entries: list[tuple[int, int, str]], flags: int = events.NEEDS_STATE) -> None:
-        listed = b"".join(block(kind, number(_IID, iid) + text(_IID_TEXT, name)) for kind, iid, name in entries)
-        self._packets.add(events.on_sequence(sequence, block(events.INTERNED, listed), flags))
+        listed = b"".join(
+            encode_block(kind, encode_number(_IID, iid) + encode_text(_IID_TEXT, name)) for kind, iid, name in entries
+        )
+        self._packets.add(events.on_sequence(sequence, encode_block(events.INTERNED, listed), flags))
 
 
-def snapshot(base_ns: int) -> bytes:
+def encode_snapshot(base_ns: int) -> bytes:
     """The packet that says when the trace's zero was, ns since 1970."""
     clocks = ((_BOOTTIME, 0), (_REALTIME, base_ns))
-    listed = b"".join(block(_CLOCKS, number(_CLOCK, clock) + number(_CLOCK_AT, at)) for clock, at in clocks)
-    return events.packet(block(events.SNAPSHOT, listed))
+    listed = b"".join(
+        encode_block(_CLOCKS, encode_number(_CLOCK, clock) + encode_number(_CLOCK_AT, at)) for clock, at in clocks
+    )
+    return events.encode_packet(encode_block(events.SNAPSHOT, listed))
 
 
 def process_track(uuid: int, pid: int, name: str, label: str, order: int) -> bytes:
     """The packet that describes a process."""
-    about = number(_PID, pid) + number(_ORDER, order) + text(_PROCESS_NAME, name) + text(_LABELS, label)
-    return _describe_track(uuid, 0, order, block(_PROCESS, about) + number(_CHILDREN, _EXPLICIT))
+    about = (
+        encode_number(_PID, pid)
+        + encode_number(_ORDER, order)
+        + encode_text(_PROCESS_NAME, name)
+        + encode_text(_LABELS, label)
+    )
+    return _describe_track(uuid, 0, order, encode_block(_PROCESS, about) + encode_number(_CHILDREN, _EXPLICIT))
 
 
 def _describe_track(uuid: int, parent: int, order: int, content: bytes) -> bytes:
     """The packet that describes a track below another one; 0: below none."""
-    below = number(_PARENT, parent) if parent else b""
-    return events.packet(block(events.DESCRIPTOR, number(_UUID, uuid) + below + number(_RANK, order) + content))
+    below = encode_number(_PARENT, parent) if parent else b""
+    return events.encode_packet(
+        encode_block(events.DESCRIPTOR, encode_number(_UUID, uuid) + below + encode_number(_RANK, order) + content)
+    )
 
 
 def thread_track(uuid: int, process: int, pid: int, tid: int, name: str, order: int) -> bytes:
     """The packet that describes a thread of a process."""
-    about = number(_PID, pid) + number(_THREAD_TID, tid) + number(_ORDER, order) + text(_THREAD_NAME, name)
-    return _describe_track(uuid, process, order, block(_THREAD, about))
+    about = (
+        encode_number(_PID, pid)
+        + encode_number(_THREAD_TID, tid)
+        + encode_number(_ORDER, order)
+        + encode_text(_THREAD_NAME, name)
+    )
+    return _describe_track(uuid, process, order, encode_block(_THREAD, about))
 
 
 def plain_track(uuid: int, parent: int, name: str, order: int = 0, unit: str = "") -> bytes:
     """The packet that describes a track below another one; with a `unit`, of a counter."""
-    counter = block(_COUNTER, text(_UNIT, unit)) if unit else b""
-    return _describe_track(uuid, parent, order, text(_NAME, name) + counter)
+    counter = encode_block(_COUNTER, encode_text(_UNIT, unit)) if unit else b""
+    return _describe_track(uuid, parent, order, encode_text(_NAME, name) + counter)

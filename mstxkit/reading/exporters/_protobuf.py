@@ -20,7 +20,7 @@ Part = Union[bytes, tuple[str, int]]
 _SHORT = [bytes([value]) for value in range(0x80)]
 
 
-def varint(value: int) -> bytes:
+def encode_varint(value: int) -> bytes:
     """A whole number from 0 on, in as few bytes as will do."""
     if value < 0x80:
         return _SHORT[value]
@@ -33,24 +33,24 @@ def varint(value: int) -> bytes:
 
 
 @cache
-def tag(field: int, kind: int = VARINT) -> bytes:
+def encode_tag(field: int, kind: int = VARINT) -> bytes:
     """What stands before the value of a field."""
-    return varint(field << 3 | kind)
+    return encode_varint(field << 3 | kind)
 
 
-def number(field: int, value: int) -> bytes:
+def encode_number(field: int, value: int) -> bytes:
     """A field with a whole number; a negative one takes ten bytes."""
-    return tag(field) + varint(value & (1 << 64) - 1)
+    return encode_tag(field) + encode_varint(value & (1 << 64) - 1)
 
 
-def block(field: int, content: bytes) -> bytes:
+def encode_block(field: int, content: bytes) -> bytes:
     """A field with a message or with bytes."""
-    return tag(field, LENGTH) + varint(len(content)) + content
+    return encode_tag(field, LENGTH) + encode_varint(len(content)) + content
 
 
-def text(field: int, content: str) -> bytes:
+def encode_text(field: int, content: str) -> bytes:
     """A field with a text; what UTF-8 has no form for is written as an escape."""
-    return block(field, content.encode("utf-8", "backslashreplace"))
+    return encode_block(field, content.encode("utf-8", "backslashreplace"))
 
 
 def width_of(largest: int) -> int:

@@ -20,7 +20,7 @@ from typing import Iterable, NamedTuple
 import polars as pl
 
 from ...host import names, parts
-from ...store.values import grouped, text_of
+from ...store.values import group_by, text_of
 from . import _rl_names
 from .csv import FORMULA
 
@@ -67,7 +67,7 @@ class RankFile(NamedTuple):
 def of_run(processes: pl.DataFrame) -> list[RankFile]:
     """The files, by number."""
     rows = processes.to_dicts()
-    saying = grouped((row for row in rows if row["role"] is not None), lambda row: row["rank"])
+    saying = group_by((row for row in rows if row["role"] is not None), lambda row: row["rank"])
     roles = {rank: [row["role"] for row in same] for rank, same in saying.items() if rank is not None}
 
     def key(index: int) -> tuple[int | None, str | None]:
@@ -79,7 +79,7 @@ def of_run(processes: pl.DataFrame) -> list[RankFile]:
         return rank, min(own, key=_order_of, default=None)
 
     files = []
-    members = grouped(range(len(rows)), key)
+    members = group_by(range(len(rows)), key)
     for of_rank, number in _number_roles(list(members)).items():
         own = members[of_rank]
         start_ns = min(rows[index]["start_ns"] or 0 for index in own)
@@ -112,7 +112,7 @@ def _number_roles(keys: list[tuple[int | None, str | None]]) -> dict[tuple[int |
     return numbers
 
 
-def clean(name: str) -> str:
+def clean_name(name: str) -> str:
     """A name as these tools take it: UTF-8 of bounded length, without NUL."""
     return names.utf8(text_of(name)).decode().replace("\0", "\\x00")
 
@@ -153,4 +153,4 @@ def write_beside(
     rows = processes[of_files["index"]].with_columns(of_files["file_rank"], of_files["ranges"]).select(COLUMNS)
     table = rows.with_columns(pl.col(pl.String).str.replace(FORMULA, "'${1}")).write_csv(line_terminator="\r\n")
     (folder / RANKS).write_bytes(table.encode())
-    (folder / _rl_names.CONFIG).write_text(_rl_names.config(sorted(shown.items())), encoding="utf-8")
+    (folder / _rl_names.CONFIG).write_text(_rl_names.write_config(sorted(shown.items())), encoding="utf-8")

@@ -91,7 +91,7 @@ class RankRowReader:
             site, stage = vocabulary.sites[key >> 16], vocabulary.stages[key >> 2 & (1 << 14) - 1]
             name = site.name
             if site.is_stage and stage is not None and key & 2:
-                name = self._names.get(stages.canonical(stage), name)
+                name = self._names.get(stages.canonical_key(stage), name)
                 self.shown[stage] = name
             self._by_key[key] = self._number(name + " (coalesced)" * (key & 1)), self._number(site.domain)
         return self._by_key[key]

@@ -51,7 +51,7 @@ def names_of(frameworks: Iterable[str]) -> dict[str, str]:
     return {task.stage: task.name for task in table}
 
 
-def config(shown: Iterable[tuple[str, str]]) -> str:
+def write_config(shown: Iterable[tuple[str, str]]) -> str:
     """The whole table as JSON: Insight's own, and before it one with the other stages of a run where it has any.
 
     Insight takes the first table of which a profile has all tasks, else any that has one of them. So that of a run has
@@ -60,7 +60,7 @@ def config(shown: Iterable[tuple[str, str]]) -> str:
     """
     built_in = {task.name for table in TABLES.values() for task in table}
     names = {name: stage for stage, name in shown}
-    roles = {stage: (stages.role_of(stages.canonical(stage)) or "stage").title() for stage in names.values()}
+    roles = {stage: (stages.role_of(stages.canonical_key(stage)) or "stage").title() for stage in names.values()}
     own = [TabTask(stage, roles[stage], name, ()) for name, stage in names.items() if name not in built_in]
     same = [task for table in TABLES.values() if any(task.name in names for task in table) for task in table]
     tables = {"mstxkit": (*own, *same), **TABLES} if own else TABLES

@@ -8,13 +8,13 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from ...store.values import grouped
+from ...store.values import group_by
 from ..frames import NAMED
 from ..lines import OPEN_NS, Suspended
 from ..rows import IS_MARK, IS_OPEN, WAITS_FOR, Need
 from ..run import Run
 from . import _track_events as events
-from ._nesting import TRACK_BITS, Columns, Ints, Postorder, contradicting
+from ._nesting import TRACK_BITS, Columns, Ints, Postorder, find_contradicting
 
 COALESCED = "coalesced"
 _PLACE = ("process", "stage", "start_ns")
@@ -33,7 +33,7 @@ class Flows:
         self._waits = waits.sort("stage", "start_ns").with_row_index("wait")
         self._process, self._stage, self._start = (self._waits[name].to_numpy() for name in _PLACE)
         # Of several waits that are alike in all of this, each is taken by one of the ranges that ask.
-        self._numbers = grouped(range(waits.height), self._waits.select("process", "start_ns", "stage").row)
+        self._numbers = group_by(range(waits.height), self._waits.select("process", "start_ns", "stage").row)
         self._pairs: list[pl.DataFrame] = []
         self._first: list[int] = []
         # Pairs by number, of which the wait; and by worker, then begin: which worker, when it began, and the number.
@@ -112,8 +112,8 @@ def of_run(run: Run) -> Survey:
         alone = piece[NAMED + COALESCED].is_not_null()
         rows = columns_of(piece.filter(~alone) if alone.any() else piece)
         taken = nesting.take(rows, int(piece["process"].to_numpy().min()))
-        uneven.update(contradicting(taken).tolist())
-    uneven.update(contradicting(nesting.finish()).tolist())
+        uneven.update(find_contradicting(taken).tolist())
+    uneven.update(find_contradicting(nesting.finish()).tolist())
     first_ns = 0 if first_ns == OPEN_NS else first_ns
     flows.finish()
     lanes = pl.Series(sorted(uneven), dtype=pl.Int64)

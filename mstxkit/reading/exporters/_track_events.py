@@ -12,7 +12,18 @@ import numpy as np
 import numpy.typing as npt
 
 from ...store.records import NO_STEP
-from ._protobuf import LENGTH, WORD_BYTES, Form, Part, block, number, size_of, tag, varint, width_of
+from ._protobuf import (
+    LENGTH,
+    WORD_BYTES,
+    Form,
+    Part,
+    encode_block,
+    encode_number,
+    encode_tag,
+    encode_varint,
+    size_of,
+    width_of,
+)
 
 Columns = dict[str, npt.NDArray[Any]]
 BEGIN, END, INSTANT, COUNTER = 1, 2, 3, 4
@@ -32,52 +43,61 @@ STEP, STAGE, ERROR, BUSY, ATTRIBUTES = 1, 2, 3, 4, 5
 ANNOTATIONS = {STEP: "step", STAGE: "stage", ERROR: "error", BUSY: "busy_ns", ATTRIBUTES: "attributes"}
 _STEP_BIT, _STAGE_BIT, _ERROR_BIT, _BUSY_BIT, _TAIL_BIT = 4, 8, 16, 32, 64
 _ROWS_AT_ONCE, _FORMS = 1 << 14, 128
-_ATTRIBUTES_HEAD = number(_KEY, ATTRIBUTES) + tag(_JSON, LENGTH)
+_ATTRIBUTES_HEAD = encode_number(_KEY, ATTRIBUTES) + encode_tag(_JSON, LENGTH)
 # Of a message that holds something of any length: as protozero writes it.
 _LONG = 4
 
 
-def packet(content: bytes) -> bytes:
+def encode_packet(content: bytes) -> bytes:
     """One packet of a trace."""
-    return block(_PACKET, content)
+    return encode_block(_PACKET, content)
 
 
 def on_sequence(sequence: int, content: bytes, flags: int = 0) -> bytes:
     """A packet of a sequence."""
-    return packet(number(_SEQUENCE, sequence) + (number(_FLAGS, flags) if flags else b"") + content)
+    return encode_packet(
+        encode_number(_SEQUENCE, sequence) + (encode_number(_FLAGS, flags) if flags else b"") + content
+    )
 
 
-def annotation(key: int, field: int, value: int) -> bytes:
+def encode_annotation(key: int, field: int, value: int) -> bytes:
     """One argument of a slice."""
-    return block(_ANNOTATION, number(_KEY, key) + number(field, value))
+    return encode_block(_ANNOTATION, encode_number(_KEY, key) + encode_number(field, value))
 
 
 def attributes_tail(json_text: str) -> bytes:
     """Attributes as the end of a track event: `debug.attributes.<name>` in SQL."""
     content = json_text.encode("utf-8", "backslashreplace")
-    inner = _ATTRIBUTES_HEAD + varint(len(content))
-    return b"".join((tag(_ANNOTATION, LENGTH), varint(len(inner) + len(content)), inner, content))
+    inner = _ATTRIBUTES_HEAD + encode_varint(len(content))
+    return b"".join((encode_tag(_ANNOTATION, LENGTH), encode_varint(len(inner) + len(content)), inner, content))
 
 
 def flows_tail(flows: Iterable[int], is_end: bool) -> bytes:
     """Flows that begin at a track event, or end there, as its end."""
-    field = tag(_LAST_FLOWS if is_end else _FLOWS, 1)
+    field = encode_tag(_LAST_FLOWS if is_end else _FLOWS, 1)
     return b"".join(field + flow.to_bytes(8, "little") for flow in flows)
 
 
-def counters(values: npt.NDArray[np.float64], **numbers: npt.NDArray[Any]) -> bytes:
+def encode_counters(values: npt.NDArray[np.float64], **numbers: npt.NDArray[Any]) -> bytes:
     """Values of counters, as packets; of each `sequence`, `track` and `at`."""
     widths = {name: width_of(int(numbers[name].max())) for name in numbers}
-    event: list[Part] = [number(TYPE, COUNTER), tag(TRACK), ("track", widths["track"])]
-    event += [tag(_COUNTER_VALUE, 1), bytes(8)]
-    head: list[Part] = [tag(TIMESTAMP), ("at", widths["at"]), tag(_SEQUENCE), ("sequence", widths["sequence"])]
-    whole: list[Part] = [*head, tag(TRACK_EVENT, LENGTH), varint(size_of(event)), *event]
-    made = Form([tag(_PACKET, LENGTH), varint(size_of(whole)), *whole]).fill(numbers, len(values))
+    event: list[Part] = [encode_number(TYPE, COUNTER), encode_tag(TRACK), ("track", widths["track"])]
+    event += [encode_tag(_COUNTER_VALUE, 1), bytes(8)]
+    head: list[Part] = [
+        encode_tag(TIMESTAMP),
+        ("at", widths["at"]),
+        encode_tag(_SEQUENCE),
+        ("sequence", widths["sequence"]),
+    ]
+    whole: list[Part] = [*head, encode_tag(TRACK_EVENT, LENGTH), encode_varint(size_of(event)), *event]
+    made = Form([encode_tag(_PACKET, LENGTH), encode_varint(size_of(whole)), *whole]).fill(numbers, len(values))
     made[:, -8:] = values.astype("<f8").view(np.uint8).reshape(-1, 8)
     return made.tobytes()
 
 
-def encode(events: Columns, rows: Columns, tails: Mapping[int, bytes]) -> tuple[memoryview, npt.NDArray[np.int64]]:
+def encode_events(
+    events: Columns, rows: Columns, tails: Mapping[int, bytes]
+) -> tuple[memoryview, npt.NDArray[np.int64]]:
     """Packets of track events, and where each begins (one more place than events: the end).
 
     Args:
@@ -99,7 +119,7 @@ def encode(events: Columns, rows: Columns, tails: Mapping[int, bytes]) -> tuple[
     ends = [tails[tail] for tail in rows["tail"][row[with_tail]].tolist()]
     longer = np.zeros(len(rows["tail"]) if ends else 0, dtype=np.int64)
     longer[row[with_tail]] = [len(end) for end in ends]
-    made = _Forms(_widths(events, rows), events, {**rows, "longer": longer})
+    made = _Forms(_measure_widths(events, rows), events, {**rows, "longer": longer})
     pieces = [made.fixed(forms, first) for first in range(0, count, _ROWS_AT_ONCE)]
     sizes = np.concatenate([size for _, size in pieces])
     fixed = np.concatenate([content for content, _ in pieces]).view(np.uint8).data
@@ -113,7 +133,7 @@ def encode(events: Columns, rows: Columns, tails: Mapping[int, bytes]) -> tuple[
     return memoryview(whole), offsets
 
 
-def _widths(events: Columns, rows: Columns) -> dict[str, int]:
+def _measure_widths(events: Columns, rows: Columns) -> dict[str, int]:
     steps = rows["step"][rows["step"] != NO_STEP]
     widths = {name: width_of(int(rows[name].max())) for name in rows if name not in ("step", "error", "tail")}
     return {**widths, "at": width_of(int(events["at"].max())), "step": width_of(int(steps.max(initial=0)))}
@@ -154,36 +174,36 @@ class _Forms:
     def _make_form(self, form: int) -> tuple[Form, int, int]:
         """Of whole words: the number of the sequence is as long as that needs."""
         message, is_long = _write_event(form, self._widths), bool(form & _TAIL_BIT)
-        inner: Part = ("inner", _LONG) if is_long else varint(size_of(message))
-        at: list[Part] = [tag(TIMESTAMP), ("at", self._widths["at"])]
-        event: list[Part] = [number(_FLAGS, NEEDS_STATE), tag(TRACK_EVENT, LENGTH), inner, *message]
+        inner: Part = ("inner", _LONG) if is_long else encode_varint(size_of(message))
+        at: list[Part] = [encode_tag(TIMESTAMP), ("at", self._widths["at"])]
+        event: list[Part] = [encode_number(_FLAGS, NEEDS_STATE), encode_tag(TRACK_EVENT, LENGTH), inner, *message]
         parts = [*at, *event] if is_long else [*event, *at]
         used = 2 + size_of(parts) + self._widths["sequence"] + (_LONG if is_long else 1)
-        parts[:0] = [tag(_SEQUENCE), ("sequence", self._widths["sequence"] + -used % WORD_BYTES)]
+        parts[:0] = [encode_tag(_SEQUENCE), ("sequence", self._widths["sequence"] + -used % WORD_BYTES)]
         size = size_of(parts)
-        outer: Part = ("outer", _LONG) if is_long else varint(size)
-        return Form([tag(_PACKET, LENGTH), outer, *parts]), size_of(message), size
+        outer: Part = ("outer", _LONG) if is_long else encode_varint(size)
+        return Form([encode_tag(_PACKET, LENGTH), outer, *parts]), size_of(message), size
 
 
 def _write_event(form: int, widths: dict[str, int]) -> list[Part]:
     """What differs from event to event is last: it packs best beside the time of the next one."""
     kind = form & 3
-    parts: list[Part] = [number(TYPE, kind), tag(TRACK), ("track", widths["track"])]
+    parts: list[Part] = [encode_number(TYPE, kind), encode_tag(TRACK), ("track", widths["track"])]
     if form & _STEP_BIT:
-        parts += _write_annotation(STEP, tag(INT), ("step", widths["step"]))
+        parts += _write_annotation(STEP, encode_tag(INT), ("step", widths["step"]))
     if form & _STAGE_BIT:
-        parts += _write_annotation(STAGE, tag(INTERNED_TEXT), ("stage", widths["stage"]))
+        parts += _write_annotation(STAGE, encode_tag(INTERNED_TEXT), ("stage", widths["stage"]))
     if form & _ERROR_BIT:
-        parts += _write_annotation(ERROR, number(BOOL, 1))
+        parts += _write_annotation(ERROR, encode_number(BOOL, 1))
     if kind != END:
-        parts += [tag(CATEGORY), ("category", widths["category"])]
+        parts += [encode_tag(CATEGORY), ("category", widths["category"])]
     if form & _BUSY_BIT:
-        parts += _write_annotation(BUSY, tag(INT), ("busy", widths["busy"]))
+        parts += _write_annotation(BUSY, encode_tag(INT), ("busy", widths["busy"]))
     if kind != END:
-        parts += [tag(NAME), ("name", widths["name"])]
+        parts += [encode_tag(NAME), ("name", widths["name"])]
     return parts
 
 
 def _write_annotation(key: int, *value: Part) -> list[Part]:
-    content = [number(_KEY, key), *value]
-    return [tag(_ANNOTATION, LENGTH), varint(size_of(content)), *content]
+    content = [encode_number(_KEY, key), *value]
+    return [encode_tag(_ANNOTATION, LENGTH), encode_varint(size_of(content)), *content]

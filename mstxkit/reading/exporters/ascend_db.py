@@ -16,11 +16,11 @@ from pathlib import Path
 import polars as pl
 
 from ...errors import MstxkitError
-from ...store.values import grouped
+from ...store.values import group_by
 from ..run import Run
 from . import FOLDER, Exporter, _rank_files
 from ._ascend_file import AscendFile
-from ._ascend_merge import merged
+from ._ascend_merge import merge_ranges
 from ._rank_files import RANKS, RankFile, how_to_import, number_of, profile_folder, write_beside
 from ._rank_rows import RankRowReader, RankRows, StepTimes
 from .chrome import trace_pids
@@ -30,7 +30,7 @@ MSMONITOR, TORCH_NPU = "msmonitor", "torch-npu"
 _MANY = 16_000
 
 
-def write(run: Run, folder: Path, layout: str = MSMONITOR, into: str | None = None) -> int:
+def write_databases(run: Run, folder: Path, layout: str = MSMONITOR, into: str | None = None) -> int:
     """Write `run` into an empty folder; the number of ranges and marks.
 
     Args:
@@ -45,7 +45,7 @@ def write(run: Run, folder: Path, layout: str = MSMONITOR, into: str | None = No
     if layout not in (MSMONITOR, TORCH_NPU):
         raise MstxkitError(f"no layout {layout!r}; choose {MSMONITOR} or {TORCH_NPU}")
     if into is not None:
-        return merged(run, folder, Path(into))
+        return merge_ranges(run, folder, Path(into))
     try:
         with closing(_Folder(run, folder, layout)) as writer:
             for rows in writer.reader.rows():
@@ -68,7 +68,7 @@ class _Folder:
         self._first_ns = 0
         self._pids, self._attempts = trace_pids(self._processes), self._processes["attempt"].to_list()
         self.reader = RankRowReader(run)
-        self._opened = grouped(self.reader.open_marks(), lambda rows: rows.process)
+        self._opened = group_by(self.reader.open_marks(), lambda rows: rows.process)
 
     def add(self, rows: RankRows) -> None:
         file = self._file_of[rows.process]
@@ -118,7 +118,7 @@ class _Folder:
             base.close()
 
 
-def advice(target: Path) -> list[str]:
+def advise_opening(target: Path) -> list[str]:
     """How to open a folder, and when it is too much for msprof-analyze."""
     file = target / RANKS
     most = int(max(pl.read_csv(file, columns=["ranges"])["ranges"], default=0)) if file.exists() else 0
@@ -127,4 +127,4 @@ def advice(target: Path) -> list[str]:
 
 
 _OPTIONS = {"layout": f"{MSMONITOR} or {TORCH_NPU}", "into": "a profile of torch_npu's to add one rank's ranges to"}
-EXPORTER = Exporter("_ascend", write, form=FOLDER, advice=advice, options=_OPTIONS)
+EXPORTER = Exporter("_ascend", write_databases, form=FOLDER, advice=advise_opening, options=_OPTIONS)

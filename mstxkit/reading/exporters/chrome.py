@@ -26,7 +26,7 @@ from . import Exporter
 from ._slices import RangeRow, Slices, rows_backwards
 
 
-def write(run: Run, file: IO[str]) -> int:
+def write_trace(run: Run, file: IO[str]) -> int:
     """Write `run` to `file`; the number of events, without those that only name processes and threads.
 
     *Cost*: about seven microseconds an event. Memory does not grow with the run, but for 200 bytes for each generator
@@ -70,8 +70,8 @@ def _track_events(tracks: pl.DataFrame, pids: list[int]) -> Iterator[str]:
     for order, at in enumerate(labels.order_of_tracks(rows)):
         pid = pids[rows[at]["process"]]
         tid = trace_tid(pid, rows[at]["track"])
-        yield metadata("thread_name", pid, tid, name=names[at])
-        yield metadata("thread_sort_index", pid, tid, sort_index=order)
+        yield name_track("thread_name", pid, tid, name=names[at])
+        yield name_track("thread_sort_index", pid, tid, sort_index=order)
 
 
 class Events:
@@ -85,7 +85,7 @@ class Events:
         """A range on its track."""
         if row.duration_ns is None:
             return f'{{"ph":"B",{self._write_event(row)}}}'
-        return f'{{"ph":"X",{self._write_event(row)},"dur":{microseconds(row.duration_ns)}}}'
+        return f'{{"ph":"X",{self._write_event(row)},"dur":{write_microseconds(row.duration_ns)}}}'
 
     def begin(self, row: RangeRow, line: Line) -> str:
         """The begin of a range on a line beside the track, where the domain of the first range stands for all."""
@@ -109,14 +109,14 @@ class Events:
         parts += [] if row.step is None else [f'"step":{row.step}']
         parts += [] if row.stage is None else [f'"stage":{texts(row.stage)}']
         parts += ['"error":true'] if row.error else []
-        parts += [] if row.busy_ns is None else [f'"busy_us":{microseconds(row.busy_ns)}']
+        parts += [] if row.busy_ns is None else [f'"busy_us":{write_microseconds(row.busy_ns)}']
         parts += [] if row.attributes is None else [f'"attributes":{row.attributes}']
         return f'{self._write_head(row, category, row.start_ns)},"args":{{{",".join(parts)}}}'
 
     def _write_head(self, row: RangeRow, category: str | None, at_ns: int) -> str:
         names = f'"name":{self._texts(row.name)},"cat":{self._texts(row.domain if category is None else category)}'
         pid = self._pids[row.process]
-        return f'{names},"pid":{pid},"tid":{trace_tid(pid, row.track)},"ts":{microseconds(at_ns - self._base_ns)}'
+        return f'{names},"pid":{pid},"tid":{trace_tid(pid, row.track)},"ts":{write_microseconds(at_ns - self._base_ns)}'
 
 
 def trace_tid(pid: int, track: int) -> int:
@@ -126,20 +126,20 @@ def trace_tid(pid: int, track: int) -> int:
 
 def name_process(pid: int, name: str, labels: str, order: int) -> str:
     """What a process is called, and its place in the order: three events."""
-    named = metadata("process_name", pid, name=name), metadata("process_labels", pid, labels=labels)
-    return ",\n".join((*named, metadata("process_sort_index", pid, sort_index=order)))
+    named = name_track("process_name", pid, name=name), name_track("process_labels", pid, labels=labels)
+    return ",\n".join((*named, name_track("process_sort_index", pid, sort_index=order)))
 
 
-def metadata(kind: str, pid: int, tid: int = 0, **arguments: str | int) -> str:
+def name_track(kind: str, pid: int, tid: int = 0, **arguments: str | int) -> str:
     """A name, or a place in the order, of a process or of one of its tracks."""
     members = ",".join(f'"{key}":{for_json(of) if isinstance(of, str) else of}' for key, of in arguments.items())
     return f'{{"ph":"M","name":"{kind}","pid":{pid},"tid":{tid},"args":{{{members}}}}}'
 
 
-def microseconds(ns: int) -> str:
+def write_microseconds(ns: int) -> str:
     """`ns` in microseconds, all digits."""
     sign, ns = ("-", -ns) if ns < 0 else ("", ns)
     return f"{sign}{ns // 1000}.{ns % 1000:03d}"
 
 
-EXPORTER = Exporter(".json", write, readings=2)
+EXPORTER = Exporter(".json", write_trace, readings=2)

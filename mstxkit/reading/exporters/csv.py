@@ -23,7 +23,7 @@ _TOO_LONG = 10**15
 _CONTROL = r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]"
 
 
-def write(run: Run, folder: Path, excel: str = "") -> int:
+def write_tables(run: Run, folder: Path, excel: str = "") -> int:
     """Write `run` into an empty folder; the number of ranges and marks. *Cost*: about a microsecond a range.
     `excel`: not empty: no number is longer than Excel keeps.
     """
@@ -55,4 +55,4 @@ def _for_excel(piece: pl.DataFrame) -> pl.DataFrame:
     return piece.select(columns)
 
 
-EXPORTER = Exporter("_csv", write, form=FOLDER, options={"excel": "no number is longer than Excel keeps"})
+EXPORTER = Exporter("_csv", write_tables, form=FOLDER, options={"excel": "no number is longer than Excel keeps"})

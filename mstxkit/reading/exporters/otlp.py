@@ -22,7 +22,7 @@ from ..rows import IS_ERROR, IS_MARK, IS_OPEN, Need
 from ..run import Run
 from . import Exporter
 from ._even import rows_of
-from ._nesting import NONE, TRACK_BITS, Columns, Postorder, contradicting, next_shallower
+from ._nesting import NONE, TRACK_BITS, Columns, Postorder, find_contradicting, next_shallower
 from ._survey import columns_of
 
 _SPANS_A_LINE = 500
@@ -30,7 +30,7 @@ _SPANS_A_LINE = 500
 _OWN = ("rank", "role", "part", "process")
 
 
-def write(run: Run, file: IO[str]) -> int:
+def write_spans(run: Run, file: IO[str]) -> int:
     """Write `run` to `file`; the number of spans. *Cost*: about 25 microseconds a span."""
     spans, count = _RunSpans(run), 0
     for piece in run.files.coded(Need()):
@@ -62,7 +62,7 @@ class _RunSpans:
         taken = self._nesting.take(rows, int(piece["process"][0]))
         if taken is not None:
             around = next_shallower(taken.columns["lane"], taken.columns["depth"])
-            around[np.isin(taken.columns["lane"], contradicting(taken))] = NONE
+            around[np.isin(taken.columns["lane"], find_contradicting(taken))] = NONE
             yield from self._make_spans(taken.columns, around, np.flatnonzero(taken.is_new))
 
     def _make_spans(self, rows: Columns, around: Any, places: Any) -> Iterator[tuple[int, list[JobSpan]]]:
@@ -104,4 +104,4 @@ class _RunSpans:
         return {**about, **own}
 
 
-EXPORTER = Exporter(".otlp.jsonl", write)
+EXPORTER = Exporter(".otlp.jsonl", write_spans)

@@ -22,7 +22,7 @@ _ROWS = 1 << 18
 _TEXTS = pl.col(pl.Categorical).cast(pl.String)
 
 
-def write(run: Run, folder: Path) -> int:
+def write_tables(run: Run, folder: Path) -> int:
     """Write `run` into an empty folder; the number of ranges and marks. *Cost*: half a microsecond a range."""
 
     def put(name: str, number: int, piece: pl.DataFrame) -> None:
@@ -47,4 +47,4 @@ def hand_on_tables(run: Run, piece: Callable[[str, int, pl.DataFrame], None]) ->
     return count
 
 
-EXPORTER = Exporter("_parquet", write, form=FOLDER)
+EXPORTER = Exporter("_parquet", write_tables, form=FOLDER)

@@ -27,9 +27,9 @@ from . import BYTES, Exporter, _places, _survey
 from . import _track_events as events
 from ._even import EvenLanes, rows_of, runs_of
 from ._nesting import TRACK_BITS
-from ._packets import CATEGORIES, NAMES, TEXTS, Packets, TraceNames, snapshot
+from ._packets import CATEGORIES, NAMES, TEXTS, Packets, TraceNames, encode_snapshot
 from ._places import Places
-from ._protobuf import block, number
+from ._protobuf import encode_block, encode_number
 from ._slices import RangeRow, Slices, rows_backwards
 from ._survey import Flows
 from .chrome import trace_pids
@@ -47,7 +47,7 @@ _GENERATE = "actor_generate"
 _NEED = Need(names=(_survey.COALESCED, *ATTRIBUTES))
 
 
-def write(run: Run, file: IO[bytes]) -> int:
+def write_trace(run: Run, file: IO[bytes]) -> int:
     """Write `run` to `file`; the number of its ranges and marks.
 
     *Cost*: reads the run twice, a third time where ranges do not nest; about 1.3 microseconds a range that nests, ten a
@@ -74,7 +74,7 @@ class _Trace:
         self._uneven = np.array(sorted(survey.uneven), dtype=np.int64)
         self._vocabulary, processes = run.files.vocabulary, run.processes()
         self.packets = Packets(file)
-        self.packets.add(snapshot(survey.first_ns))
+        self.packets.add(encode_snapshot(survey.first_ns))
         names = TraceNames(self.packets)
         self._places = Places(self.packets, processes, run.tracks(), trace_pids(processes))
         for process in range(processes.height):
@@ -90,8 +90,8 @@ class _Trace:
         if len(self._uneven):
             is_even = is_even & ~np.isin(columns["lane"], self._uneven)
         made = chain(
-            counters(piece, self._places, self._survey.first_ns),
-            samples(piece, self._vocabulary, self._places, self._one_by_one),
+            encode_counters(piece, self._places, self._survey.first_ns),
+            encode_samples(piece, self._vocabulary, self._places, self._one_by_one),
         )
         first_process = int(piece["process"][0])
         if not is_even.all():
@@ -164,31 +164,31 @@ class LaneEvents:
 
     def _end_packet(self, row: RangeRow, track: int) -> bytes:
         assert row.duration_ns is not None
-        event = number(events.TYPE, events.END) + number(events.TRACK, track)
+        event = encode_number(events.TYPE, events.END) + encode_number(events.TRACK, track)
         return self._write_packet(row, row.start_ns + max(row.duration_ns, 0), event)
 
     def _event_packet(self, kind: int, row: RangeRow, track: int, at_ns: int, flows: bytes = b"") -> bytes:
         name, category = self._names.number(NAMES, row.name), self._names.number(CATEGORIES, row.domain)
         stage = 0 if row.stage is None else self._names.number(TEXTS, row.stage)
         self._names.tell(self._places.sequence(row.process), (name, category, stage))
-        event = number(events.TYPE, kind) + number(events.TRACK, track)
-        event += number(events.NAME, name) + number(events.CATEGORY, category) + flows
-        event += b"" if row.step is None else events.annotation(events.STEP, events.INT, row.step)
-        event += events.annotation(events.STAGE, events.INTERNED_TEXT, stage) if stage else b""
-        event += events.annotation(events.ERROR, events.BOOL, 1) if row.error else b""
-        event += b"" if row.busy_ns is None else events.annotation(events.BUSY, events.INT, row.busy_ns)
+        event = encode_number(events.TYPE, kind) + encode_number(events.TRACK, track)
+        event += encode_number(events.NAME, name) + encode_number(events.CATEGORY, category) + flows
+        event += b"" if row.step is None else events.encode_annotation(events.STEP, events.INT, row.step)
+        event += events.encode_annotation(events.STAGE, events.INTERNED_TEXT, stage) if stage else b""
+        event += events.encode_annotation(events.ERROR, events.BOOL, 1) if row.error else b""
+        event += b"" if row.busy_ns is None else events.encode_annotation(events.BUSY, events.INT, row.busy_ns)
         event += b"" if row.attributes is None else events.attributes_tail(row.attributes)
         return self._write_packet(row, at_ns, event)
 
     def _write_packet(self, row: RangeRow, at_ns: int, event: bytes) -> bytes:
-        content = number(events.TIMESTAMP, at_ns - self._first_ns) + block(events.TRACK_EVENT, event)
+        content = encode_number(events.TIMESTAMP, at_ns - self._first_ns) + encode_block(events.TRACK_EVENT, event)
         return events.on_sequence(self._places.sequence(row.process), content, events.NEEDS_STATE)
 
 
-EXPORTER = Exporter(".pftrace", write, form=BYTES, readings=2)
+EXPORTER = Exporter(".pftrace", write_trace, form=BYTES, readings=2)
 
 
-def counters(piece: pl.DataFrame, places: Places, first_ns: int) -> Iterator[bytes]:
+def encode_counters(piece: pl.DataFrame, places: Places, first_ns: int) -> Iterator[bytes]:
     """Values of counters, of compact rows: a range's when it ended."""
     for name, (unit, attributes) in COUNTERS.items():
         for attribute in (NAMED + attribute for attribute in attributes):
@@ -202,13 +202,13 @@ def counters(piece: pl.DataFrame, places: Places, first_ns: int) -> Iterator[byt
             tracks = np.array([places.track_below(each, name, unit=unit) for each in different.tolist()])[place]
             at = rows["start_ns"].to_numpy() + np.maximum(rows["duration_ns"].to_numpy(), 0) - first_ns
             values = rows[attribute].cast(pl.Float64).to_numpy()
-            yield events.counters(values, at=at, track=tracks, sequence=process + places.sequence(0))
+            yield events.encode_counters(values, at=at, track=tracks, sequence=process + places.sequence(0))
 
 
-def samples(piece: pl.DataFrame, vocabulary: Vocabulary, places: Places, lanes: LaneEvents) -> Iterator[bytes]:
+def encode_samples(piece: pl.DataFrame, vocabulary: Vocabulary, places: Places, lanes: LaneEvents) -> Iterator[bytes]:
     """Ranges of generation that say of which sample they are, called by it."""
     sample = pl.coalesce(pl.col(NAMED + name).cast(pl.String) for name in SAMPLES)
-    codes = [code for code, key in enumerate(vocabulary.stages) if key and stages.canonical(key) == _GENERATE]
+    codes = [code for code, key in enumerate(vocabulary.stages) if key and stages.canonical_key(key) == _GENERATE]
     is_generation = pl.col("stage").is_in(pl.Series(codes, dtype=pl.UInt32).implode())
     is_range = pl.col("flags") & (IS_OPEN | IS_MARK) == 0
     shown = piece.with_columns(shown=sample).filter(pl.col("shown").is_not_null() & is_generation & is_range)

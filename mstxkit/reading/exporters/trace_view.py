@@ -16,12 +16,12 @@ from pathlib import Path
 from ..report.escape import for_json
 from ..run import Run
 from . import FOLDER, Exporter, _rank_files
-from ._rank_files import clean, how_to_import, profile_folder, write_beside
+from ._rank_files import clean_name, how_to_import, profile_folder, write_beside
 from ._rank_rows import RankRowReader, RankRows
-from .chrome import microseconds, name_process, trace_pids
+from .chrome import name_process, trace_pids, write_microseconds
 
 
-def write(run: Run, folder: Path) -> int:
+def write_traces(run: Run, folder: Path) -> int:
     """Write `run` into an empty folder; the number of ranges and marks. *Cost*: about three microseconds a range."""
     processes = run.processes()
     files = _rank_files.of_run(processes)
@@ -30,7 +30,7 @@ def write(run: Run, folder: Path) -> int:
     labels, pids = processes["label"].to_list(), trace_pids(processes)
     for order, (process, path) in enumerate(sorted(paths.items())):
         with open(path, "a", encoding="utf-8") as file:
-            names = name_process(pids[process], clean(labels[process]), "CPU", order)
+            names = name_process(pids[process], clean_name(labels[process]), "CPU", order)
             file.write((",\n" if file.tell() else "[\n") + names)
     counts: dict[int, int] = {}
     reader = RankRowReader(run)
@@ -46,13 +46,13 @@ def write(run: Run, folder: Path) -> int:
 
 
 def _append_rows(path: Path, rows: RankRows, texts: list[str], pid: int) -> None:
-    shown, columns = [for_json(clean(text)) for text in texts], (column.tolist() for column in rows[1:])
+    shown, columns = [for_json(clean_name(text)) for text in texts], (column.tolist() for column in rows[1:])
     with open(path, "a", encoding="utf-8") as file:
         for start, end, is_mark, name, domain, thread, _ in zip(*columns):
-            when = f'"pid":{pid},"tid":{thread},"ts":"{microseconds(start)}"'
-            kind = '"ph":"I","s":"t"' if is_mark else f'"ph":"X","dur":{microseconds(end - start)}'
+            when = f'"pid":{pid},"tid":{thread},"ts":"{write_microseconds(start)}"'
+            kind = '"ph":"I","s":"t"' if is_mark else f'"ph":"X","dur":{write_microseconds(end - start)}'
             arguments = f'{{"event_type":"{"marker" if is_mark else "start/end"}","domain":{shown[domain]}}}'
             file.write(f',\n{{"name":{shown[name]},{kind},{when},"args":{arguments}}}')
 
 
-EXPORTER = Exporter("_trace_view", write, form=FOLDER, advice=how_to_import)
+EXPORTER = Exporter("_trace_view", write_traces, form=FOLDER, advice=how_to_import)

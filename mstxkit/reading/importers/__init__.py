@@ -35,18 +35,18 @@ class Importer(NamedTuple):
     preference: int = 0
 
 
-def formats() -> list[str]:
+def list_formats() -> list[str]:
     """The names of all formats."""
     return listing.modules_in(__path__)
 
 
-def load(name: str) -> Importer:
+def load_importer(name: str) -> Importer:
     """The importer of a format."""
     importer = importlib.import_module(f"{__name__}.{name}").IMPORTER
     assert isinstance(importer, Importer)
     return importer
 
 
-def recognised(path: Path, head: bytes) -> Importer | None:
+def recognise_file(path: Path, head: bytes) -> Importer | None:
     """The importer of a file, by its name and its first bytes; None where no format knows it."""
-    return next((importer for importer in map(load, formats()) if importer.recognises(path, head)), None)
+    return next((importer for importer in map(load_importer, list_formats()) if importer.recognises(path, head)), None)

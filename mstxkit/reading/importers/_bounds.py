@@ -14,13 +14,13 @@ from typing import Sequence
 import numpy as np
 
 from ...judging.device_lateness import needs_all
-from ..intervals import Intervals, summed, union
+from ..intervals import Intervals, join_stretches, sum_by_place
 from ._trace import BoundedCollectives, DeviceTrace, Times
 
-__all__ = ["compare", "inside", "needs_all"]
+__all__ = ["bound_inside", "compare_traces", "needs_all"]
 
 
-def compare(traces: Sequence[DeviceTrace]) -> None:
+def compare_traces(traces: Sequence[DeviceTrace]) -> None:
     """Set `bounds` of the traces whose files tell neither tasks nor bounds, as far as others were in their collectives.
 
     The k-th collective of a group in one rank is the k-th in the others. Where counts differ, a window was another one:
@@ -47,14 +47,14 @@ def _by_shortest(trace: DeviceTrace, parts: list[tuple[Times, Times, Times]]) ->
     """The collectives that were compared, and of the others that nothing is known."""
     starts, ends, least = (np.concatenate([part[at] for part in parts]) for at in range(3))
     whole = trace.communicating or Intervals(starts[:0], ends[:0])
-    rest = whole.without(union(starts, ends)) if len(whole.starts) else whole
+    rest = whole.without(join_stretches(starts, ends)) if len(whole.starts) else whole
     starts, ends = np.concatenate((starts, rest.starts)), np.concatenate((ends, rest.ends))
     least = np.concatenate((least, rest.ends - rest.starts))
     length = ends - starts
     return BoundedCollectives.of(starts, ends, np.zeros_like(length), least, length - least, length)
 
 
-def inside(bounded: BoundedCollectives, apart: Intervals, starts: Times, ends: Times) -> list[Times]:
+def bound_inside(bounded: BoundedCollectives, apart: Intervals, starts: Times, ends: Times) -> list[Times]:
     """Transfer at least, at most, waiting at least, at most, ns, in each of these stretches, where nothing computes.
 
     A file says how long, and not when: what of a collective lies outside, or under a kernel, may have been all of its
@@ -71,6 +71,6 @@ def inside(bounded: BoundedCollectives, apart: Intervals, starts: Times, ends: T
     at_most, columns = apart.inside(starts, ends), []
     for least, most in ((bounded.moved_least, bounded.moved_most), (bounded.waited_least, bounded.waited_most)):
         sure = np.maximum(least[place] - hidden, 0) * is_alone
-        columns.append(summed(sure, which, len(starts)))
-        columns.append(np.minimum(summed(np.minimum(most[place], there), which, len(starts)), at_most))
+        columns.append(sum_by_place(sure, which, len(starts)))
+        columns.append(np.minimum(sum_by_place(np.minimum(most[place], there), which, len(starts)), at_most))
     return columns

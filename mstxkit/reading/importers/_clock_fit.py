@@ -53,7 +53,7 @@ class ClockFit(NamedTuple):
         return drifted
 
 
-def wall(own_error_ns: int, note: str = "") -> ClockFit:
+def assume_wall(own_error_ns: int, note: str = "") -> ClockFit:
     """Both clocks are taken to be the wall clock."""
     return ClockFit(0, 0.0, 0, WALL_ERROR_NS + own_error_ns, 0, WALL, note)
 
@@ -67,7 +67,7 @@ class _Pairs(NamedTuple):
     more: Times  # by how much ours is longer
 
 
-def fit(theirs: NamedStretches, ours: NamedStretches, own_error_ns: int) -> ClockFit | None:
+def fit_clocks(theirs: NamedStretches, ours: NamedStretches, own_error_ns: int) -> ClockFit | None:
     """The clocks' relation by their ranges, the recording's and the run's of the same process; None where these do not
     tell it. `own_error_ns`: bound of the run's own clock.
     """

@@ -122,16 +122,16 @@ def is_of_nsys(path: Path, head: bytes) -> bool:
 
 
 @contextmanager
-def opened(path: Path, advance: Callable[[float], None]) -> Iterator[Database]:
+def open_database(path: Path, advance: Callable[[float], None]) -> Iterator[Database]:
     """A database for reading. Raises FormatError: it is none, is damaged where its tables are listed, or is locked."""
     try:
-        with closing(connected(path)) as base:
+        with closing(connect_to(path)) as base:
             yield Database(base, advance)
     except UNREADABLE as exc:
         raise FormatError(f"cannot be read as a database: {reason_of(exc)[:200]}") from None
 
 
-def connected(path: Path) -> sqlite3.Connection:
+def connect_to(path: Path) -> sqlite3.Connection:
     """A connection that writes nothing and waits a second at most for who has locked it.
     Raises sqlite3.Error: it cannot be opened.
     """

@@ -57,15 +57,15 @@ def import_all(
     _join.know_by_process(files, every)
     for trace in every:
         trace.rank = rank if trace.rank is None else trace.rank
-    _bounds.compare(every)
-    hosts = _join.hosts(files, every)
+    _bounds.compare_traces(every)
+    hosts = _join.find_hosts(files, every)
     made = []
     for number, source in enumerate(sources):
         if number in problems:
             damage = Damage.because(os.fspath(source.path), problems[number])
             made.append(Imported(damage.path, source.importer.what, [], 0, [], [], damage.reason, [], [damage]))
         else:
-            made.append(_joined(source, traces[number], hosts))
+            made.append(_join_traces(source, traces[number], hosts))
     return _each_once(made)
 
 
@@ -89,7 +89,7 @@ def try_to_keep(run: Path, run_id: str, source: FileToImport, imported: Imported
         identity = _kept.Identity.of(source, run)
         rows = [{**row, "file": identity.file} for row in imported.rows]
         if rows or imported.problem == _join.NOTHING_IN_IT or _kept.is_there(run, identity):
-            _kept.write(run, run_id, identity, rows, imported.about())
+            _kept.keep_rows(run, run_id, identity, rows, imported.about())
         return ""
     except (OSError, CaptureError) as exc:
         return reason_of(exc)
@@ -127,7 +127,9 @@ def _complete_trace(trace: DeviceTrace, companion: Path, advance: Callable[[floa
     trace.notes.append("transfer and waiting are as communication.json beside it tells or bounds them")
 
 
-def _joined(source: FileToImport, traces: list[DeviceTrace], hosts: dict[int, list[_join.HostProcess]]) -> Imported:
+def _join_traces(
+    source: FileToImport, traces: list[DeviceTrace], hosts: dict[int, list[_join.HostProcess]]
+) -> Imported:
     rows: list[dict[str, Any]] = []
     clocks: list[dict[str, Any]] = []
     problems, notes = [], [note for trace in traces for note in trace.notes]
@@ -135,7 +137,7 @@ def _joined(source: FileToImport, traces: list[DeviceTrace], hosts: dict[int, li
         if trace.rank is None:
             problems.append("does not say of which rank it is: name it with --rank")
             continue
-        joined = _join.join(trace, hosts.get(trace.rank, []))
+        joined = _join.join_trace(trace, hosts.get(trace.rank, []))
         rows += joined.rows
         clocks.append({"rank": trace.rank, **joined.clock._asdict()})
         notes += filter(None, [joined.clock.note, joined.doubt] if joined.rows else [])

@@ -13,7 +13,7 @@ import numpy as np
 import polars as pl
 
 from ...host.names import safe_domain, safe_message
-from ..intervals import Intervals, union
+from ..intervals import Intervals, join_stretches
 from ..processes import Process, rank_of, role_of
 from ..run_files import RunFiles
 from ..tables import stages, waits
@@ -58,14 +58,14 @@ class JoinedTrace(NamedTuple):
     doubt: str = ""
 
 
-def hosts(files: RunFiles, traces: Sequence[DeviceTrace]) -> dict[int, list[HostProcess]]:
+def find_hosts(files: RunFiles, traces: Sequence[DeviceTrace]) -> dict[int, list[HostProcess]]:
     """The processes of each rank of these traces. Ranges are read only where a trace has some of such names."""
     wanted = {trace.rank for trace in traces}
     names = {name for trace in traces for name in trace.ranges.names}
     ranks = {process.index: rank for process in files.processes if (rank := rank_of(process)) is not None}
     ranks = ranks or {process.index: 0 for process in files.processes}  # profiles of one that never learns its rank
     processes = [process for process in files.processes if ranks.get(process.index, -1) in wanted]
-    rows = stages.outermost(waits.only_work(files.stage_rows))
+    rows = stages.pick_outermost(waits.only_work(files.stage_rows))
     ranges = _ranges_of(files, {process.index for process in processes}, names) if names else {}
     by_rank: dict[int, list[HostProcess]] = {}
     for process in processes:
@@ -113,14 +113,14 @@ def _ranges_of(files: RunFiles, processes: set[int], names: set[str]) -> dict[in
     return by_process
 
 
-def join(trace: DeviceTrace, candidates: Sequence[HostProcess]) -> JoinedTrace:
+def join_trace(trace: DeviceTrace, candidates: Sequence[HostProcess]) -> JoinedTrace:
     """Rows of a trace by the process that it belongs to, of those of its rank."""
     extent = trace.extent
     if extent is None:
-        return JoinedTrace([], _clock_fit.wall(0), NOTHING_IN_IT)
+        return JoinedTrace([], _clock_fit.assume_wall(0), NOTHING_IN_IT)
     fits = [(host, _fit_of(trace, host)) for host in candidates if host.stages.height]
     if not fits:
-        return JoinedTrace([], _clock_fit.wall(0), f"is of rank {trace.rank}, of which the run has no stage")
+        return JoinedTrace([], _clock_fit.assume_wall(0), f"is of rank {trace.rank}, of which the run has no stage")
     host, clock = max(fits, key=lambda both: _measure_closeness(trace, extent, *both))
     stranger = _name_stranger(trace, candidates)
     if refused := _why_not(trace, extent, host, clock, stranger):
@@ -139,11 +139,11 @@ def join(trace: DeviceTrace, candidates: Sequence[HostProcess]) -> JoinedTrace:
 
 def _fit_of(trace: DeviceTrace, host: HostProcess) -> ClockFit:
     own_error_ns = host.process.clock.error_ns or 0
-    fit = _clock_fit.fit(trace.ranges, host.ranges, own_error_ns)
+    fit = _clock_fit.fit_clocks(trace.ranges, host.ranges, own_error_ns)
     if fit is not None:
         return fit
     why = "it has no ranges of the host" if not len(trace.ranges.starts) else "none of its ranges is the run's"
-    return _clock_fit.wall(own_error_ns, f"{why}: both clocks are taken to be the wall clock")
+    return _clock_fit.assume_wall(own_error_ns, f"{why}: both clocks are taken to be the wall clock")
 
 
 def _measure_closeness(
@@ -220,7 +220,7 @@ def _make_rows(trace: DeviceTrace, extent: tuple[int, int], host: HostProcess, c
     there = host.stages[inside].select("step", pl.col("stage").cast(pl.String))
     keyed = there.with_columns(start=pl.Series(starts[inside]), end=pl.Series(ends[inside]))
     grouped = keyed.group_by("step", "stage", maintain_order=True).agg("start", "end").sort("step", "stage")
-    stretches = [union(*both) for both in grouped.select("start", "end").iter_rows()]
+    stretches = [join_stretches(*both) for both in grouped.select("start", "end").iter_rows()]
     counts = grouped.select("step", "stage", count=pl.col("start").list.len().cast(pl.Int64))
     who = {"rank": trace.rank, "role": role_of(host.process), "host": host.process.host}
     return [
@@ -242,7 +242,7 @@ def _sum_figures(
     transfer, waiting, whole = each["transfer_ns"], each["waiting_ns"], kinds["communicating_ns"]
     limits: Any = (transfer, transfer, waiting, waiting) if waiting is not None else [None] * 4
     if transfer is None and whole is not None and bounds is not None:
-        limits = _bounds.inside(bounds, whole, starts, ends)
+        limits = _bounds.bound_inside(bounds, whole, starts, ends)
     each.update(zip(_LIMITS, limits))
     columns = {
         name: [None] * len(stages) if lengths is None else np.add.reduceat(lengths, first)

@@ -198,7 +198,7 @@ def _size_of(characters: str) -> int:
 
 
 @contextmanager
-def opened(path: Path) -> Iterator[IO[bytes]]:
+def open_file(path: Path) -> Iterator[IO[bytes]]:
     """A file of bytes, unpacked where it is packed by gzip. OSError: it cannot be opened."""
     with open(path, "rb") as file:
         if file.read(2) != _GZIP:
@@ -222,7 +222,7 @@ def read_into(
         OSError: the file cannot be opened.
         FormatError: nothing in it could be read.
     """
-    with opened(Path(trace.file)) as file, with_damage(trace):
+    with open_file(Path(trace.file)) as file, with_damage(trace):
         for first, last, values in JsonStream(file, advance).batches(levels, default):
             take(first, last, values)
             if trace.events >= EVENTS_AT_MOST:

@@ -53,7 +53,9 @@ class Identity(NamedTuple):
         return f"{layout.stage_in_names(Path(self.file).name)[:60]}-{digest}"
 
 
-def write(run: Path, run_id: str, identity: Identity, rows: Sequence[dict[str, Any]], about: dict[str, Any]) -> None:
+def keep_rows(
+    run: Path, run_id: str, identity: Identity, rows: Sequence[dict[str, Any]], about: dict[str, Any]
+) -> None:
     """Keep the rows of one file, in place of what was kept of it before.
     Raises OSError, CaptureError: the run cannot be written.
     """
@@ -73,12 +75,12 @@ def is_there(run: Path, identity: Identity) -> bool:
     return os.path.lexists(run / layout.IMPORTS / (identity.name + _HEAD))
 
 
-def heads(run: Path, run_id: str, damage: list[Damage]) -> Iterator[tuple[str, dict[str, Any]]]:
+def read_heads(run: Path, run_id: str, damage: list[Damage]) -> Iterator[tuple[str, dict[str, Any]]]:
     """(name, document) of each import of this run; what is none is added to `damage`."""
     folder = run / layout.IMPORTS
     for name in documents.names_in(folder, _HEAD)[:_IMPORTS_AT_MOST]:
         try:
-            document = documents.document(folder / name, run_id)
+            document = documents.read_document(folder / name, run_id)
         except Unusable as exc:
             Damage.of(exc.path, exc.reason).note_in(damage)
             continue
@@ -86,10 +88,10 @@ def heads(run: Path, run_id: str, damage: list[Damage]) -> Iterator[tuple[str, d
             yield name[: -len(_HEAD)], document
 
 
-def table(run: Path, run_id: str, damage: list[Damage]) -> pl.DataFrame:
+def read_table(run: Path, run_id: str, damage: list[Damage]) -> pl.DataFrame:
     """All rows that are kept, of `DEVICE_SCHEMA`; what cannot be read is added to `damage`."""
     folder, parts, count = Folder(str(run / layout.IMPORTS)), [], 0
-    for name, document in heads(run, run_id, damage):
+    for name, document in read_heads(run, run_id, damage):
         for loss in map(table_of, list_of(document.get("damage"))[:_DAMAGE_AT_MOST]):
             path, reason = text_of(loss.get("path")), text_of(loss.get("reason"))
             Damage(path, whole_number(loss.get("offset")), whole_number(loss.get("size")), reason).note_in(damage)
@@ -117,7 +119,7 @@ def _read_rows(folder: Folder, name: str, digest: str) -> pl.DataFrame:
     if _digest_of(content) != digest:
         raise FormatError("is not as it was written: import the file again")
     try:
-        part = parquet.read(io.BytesIO(content), ROWS_AT_MOST)
+        part = parquet.read_file(io.BytesIO(content), ROWS_AT_MOST)
         if "known" not in part.columns:  # of a version that compared ranks and took what it found for told
             part = part.with_columns(pl.lit(None).alias(name) for name in DEVICE_SCHEMA if name not in part.columns)
             part = part.with_columns(known=pl.when(pl.col("transfer_ns").is_not_null()).then(pl.lit("guessed")))

@@ -73,7 +73,7 @@ class EventTable:
         self._raw: list[tuple[Any, Any, Any, Any, Any]] = []
         self._parts: list[LaneTimes] = []
         self.add, self._times_of = self._raw.append, times_of
-        self.lanes, self.names = Numbers(lambda key: (key_of(key[0]), key_of(key[1]))), Numbers(_shortened)
+        self.lanes, self.names = Numbers(lambda key: (key_of(key[0]), key_of(key[1]))), Numbers(_shorten_name)
         self.unusable = 0
 
     def fold(self, is_over: bool = False) -> None:
@@ -133,11 +133,11 @@ class Numbers:
         return np.array([bool(pattern.search(name or "")) for name in self._codes], dtype=bool)
 
 
-def _shortened(name: Any) -> str | None:
+def _shorten_name(name: Any) -> str | None:
     return name[:NAME_CHARACTERS] if isinstance(name, str) else OTHER if isinstance(name, tuple) else None
 
 
-def divide(trace: DeviceTrace, table: EventTable, events: LaneTimes, why_lost: str, **kinds: int) -> None:
+def divide_time(trace: DeviceTrace, table: EventTable, events: LaneTimes, why_lost: str, **kinds: int) -> None:
     """Set these of a trace, each of the events whose lane has this kind as its first key; single collectives are called
     by their group.
     """

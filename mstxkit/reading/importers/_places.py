@@ -16,7 +16,7 @@ from ...parsing import kinds
 from ...store import documents
 from ...store.values import small_number
 from ..folder import Damage, reason_of
-from . import HEAD_BYTES, Importer, recognised
+from . import HEAD_BYTES, Importer, recognise_file
 
 DEEPEST, FILES_AT_MOST = 8, 100_000
 _SUFFIXES = (".db", ".json", ".json.gz", ".csv", ".jsonl", ".pickle", ".pkl", ".sqlite", ".nsys-rep")
@@ -51,7 +51,7 @@ class FileToImport(NamedTuple):
     changed_ns: int = 0
 
 
-def sources(paths: Iterable[Path], damage: list[Damage]) -> list[FileToImport]:
+def find_files(paths: Iterable[Path], damage: list[Damage]) -> list[FileToImport]:
     """All files that these paths stand for; a folder stands for what is below it, links not followed.
     `damage`: what a path that was named has not, and what below it cannot be read, is added here.
     """
@@ -122,7 +122,7 @@ def _of_folder(folder: Path, names: list[str], damage: list[Damage]) -> Iterator
 
 def _importer_of(path: Path) -> Importer | None:
     """Raises FormatError for what is no regular file, which nobody waits for."""
-    with documents.closing(documents.open_regular(path.resolve())) as descriptor:
+    with documents.close_after(documents.open_regular(path.resolve())) as descriptor:
         head = documents.read_part(descriptor, 0, HEAD_BYTES)
     if head.startswith(b"\x1f\x8b"):
         try:
@@ -132,7 +132,7 @@ def _importer_of(path: Path) -> Importer | None:
             raise FormatError(f"cannot be unpacked: {reason_of(exc)}") from None
     if head.startswith((b"\xff\xfe", b"\xfe\xff")):
         raise FormatError("is UTF-16: save it as UTF-8 (iconv -f UTF-16 -t UTF-8)")
-    return recognised(path, head[len(codecs.BOM_UTF8) :] if head.startswith(codecs.BOM_UTF8) else head)
+    return recognise_file(path, head[len(codecs.BOM_UTF8) :] if head.startswith(codecs.BOM_UTF8) else head)
 
 
 def _make_source(path: Path, importer: Importer) -> FileToImport:

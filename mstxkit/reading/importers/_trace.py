@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from ...errors import FormatError
 from ..folder import Damage
-from ..intervals import Intervals, union
+from ..intervals import Intervals, join_stretches
 
 Times = npt.NDArray[np.int64]
 # Of more, what touches or overlaps is one from then on; of more still, the rest is left out.
@@ -56,7 +56,7 @@ class CoveredTime:
         self.count += len(starts)
         sane = are_usable(starts, ends) & (ends > 0)
         self.unusable += len(starts) - int(np.count_nonzero(sane))
-        part = union(starts[sane], ends[sane])
+        part = join_stretches(starts[sane], ends[sane])
         if self._kept + len(part.starts) > STRETCHES_AT_MOST:
             self.left_out += len(starts)
             return
@@ -72,7 +72,7 @@ class CoveredTime:
         return None if self.count and self.count == self.unusable + self.left_out else self._join_parts()
 
     def _join_parts(self) -> Intervals:
-        return union(*(np.concatenate([part[at] for part in self._parts]) for at in (0, 1)))
+        return join_stretches(*(np.concatenate([part[at] for part in self._parts]) for at in (0, 1)))
 
 
 class NamedStretches(NamedTuple):
@@ -209,7 +209,7 @@ class DeviceTrace:
         return begin, end
 
 
-def text(value: Any) -> str:
+def clean_text(value: Any) -> str:
     """A short text, fit for a file; "" for what is none."""
     return value[:NAME_CHARACTERS].encode("utf-8", "backslashreplace").decode() if isinstance(value, str) else ""
 

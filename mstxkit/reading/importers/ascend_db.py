@@ -22,8 +22,8 @@ from ...errors import FormatError
 from ...store.values import small_number
 from ..folder import Damage, reason_of
 from . import Importer, _bounds
-from ._database import MAGIC, UNREADABLE, Database, distinct_values, is_of_nsys, opened
-from ._trace import LATEST_NS, RANGES_AT_MOST, CoveredTime, DeviceTrace, NamedStretches, are_usable, text
+from ._database import MAGIC, UNREADABLE, Database, distinct_values, is_of_nsys, open_database
+from ._trace import LATEST_NS, RANGES_AT_MOST, CoveredTime, DeviceTrace, NamedStretches, are_usable, clean_text
 
 _NAME = re.compile(r"(ascend_pytorch_profiler|ascend_mindspore_profiler|msprof)(_\d{1,16})?\.db|msmonitor_.*\.db")
 _TASK, _COMPUTE, _COMM, _COMM_TASK = "TASK", "COMPUTE_TASK_INFO", "COMMUNICATION_OP", "COMMUNICATION_TASK_INFO"
@@ -44,11 +44,11 @@ _Numbers = npt.NDArray[np.int64]
 _NOTHING: _Numbers = np.zeros(0, dtype=np.int64)
 
 
-def read(path: Path, advance: Callable[[float], None]) -> list[DeviceTrace]:
+def read_traces(path: Path, advance: Callable[[float], None]) -> list[DeviceTrace]:
     """One trace; one for each rank where RANK_DEVICE_MAP has several devices.
     Raises FormatError: it is no such database.
     """
-    with opened(path, advance) as base:
+    with open_database(path, advance) as base:
         if not _OURS & {*base.tables}:
             shown = ", ".join(sorted(base.tables)[:5]) or "none"
             raise FormatError(f"is a database, but not a profiler's: it has no TASK, COMMUNICATION_OP or MSTX_EVENTS "
@@ -85,7 +85,7 @@ class _RankOfDatabase:
         ranks = [rank for rank, _ in _read_ranks(base)]
         if trace.rank is None and len(ranks) == 1:
             trace.rank = ranks[0]
-        trace.host = next((text(name) for _, name in base.pairs("HOST_INFO", "hostUid", "hostName", 1)), "")
+        trace.host = next((clean_text(name) for _, name in base.pairs("HOST_INFO", "hostUid", "hostName", 1)), "")
         for start, end in base.pairs("SESSION_TIME_INFO", "startTimeNs", "endTimeNs", 1):
             if type(start) is int and type(end) is int and 0 < start < end < LATEST_NS:
                 trace.window = start, end
@@ -280,7 +280,7 @@ def _group_in(message: str) -> str | None:
     # Cut where it is long: then its end is missing, and it is no JSON any more.
     try:
         fields = json.loads(message)
-        group = text(fields.get("groupName")) if isinstance(fields, dict) else ""
+        group = clean_text(fields.get("groupName")) if isinstance(fields, dict) else ""
     except (ValueError, RecursionError):
         match = re.search(r'"groupName"\s*:\s*"([^"\\]{1,200})"', message)
         group = match[1] if match else ""
@@ -290,5 +290,5 @@ def _group_in(message: str) -> str | None:
 IMPORTER = Importer(
     "Ascend DB",
     lambda path, head: bool(_NAME.fullmatch(path.name)) or (head.startswith(MAGIC) and not is_of_nsys(path, head)),
-    read, preference=1,
+    read_traces, preference=1,
 )  # fmt: skip

@@ -30,7 +30,7 @@ _ELAPSED, _TRANSIT = _LENGTHS[:2]
 _TOTAL = "Total Op Info"
 
 
-def read(path: Path, advance: Callable[[float], None]) -> list[DeviceTrace]:
+def read_traces(path: Path, advance: Callable[[float], None]) -> list[DeviceTrace]:
     """One trace. FormatError: nothing in it could be read."""
     trace = DeviceTrace(str(path), IMPORTER.what)
     rows: list[tuple[int, ...]] = []
@@ -77,5 +77,5 @@ def _collective_of(fields: Mapping[str, Any]) -> tuple[int, ...] | None:
 IMPORTER = Importer(
     "communication.json",
     lambda path, head: path.name == "communication.json" or (head.lstrip()[:1] == b"{" and _TIMES.encode() in head),
-    read, preference=4,
+    read_traces, preference=4,
 )  # fmt: skip

@@ -15,9 +15,9 @@ from typing import Any, Callable, Mapping
 from ...errors import FormatError
 from ...store.values import small_number, table_of
 from . import Importer, _bounds
-from ._json_stream import opened, read_into
-from ._lanes import EventTable, divide, plain_ns
-from ._trace import LATEST_NS, DeviceTrace, text
+from ._json_stream import open_file, read_into
+from ._lanes import EventTable, divide_time, plain_ns
+from ._trace import LATEST_NS, DeviceTrace, clean_text
 
 # Protocols 2 to 5 begin with it; torch writes 2.
 _PICKLE = re.compile(rb"\x80[\x02-\x05]")
@@ -37,12 +37,12 @@ def _is_dump(path: Path, head: bytes) -> bool:
     return is_pickle or (is_object and (b'"pg_config"' in head or b'"collective_seq_id"' in head))
 
 
-def read(path: Path, advance: Callable[[float], None]) -> list[DeviceTrace]:
+def read_traces(path: Path, advance: Callable[[float], None]) -> list[DeviceTrace]:
     """One trace; its rank is what the dump says, else the number at the end of its name.
     Raises FormatError: it is a pickle, or nothing in it could be read.
     """
     trace, table = DeviceTrace(str(path), IMPORTER.what), EventTable(plain_ns)
-    with opened(path) as file:
+    with open_file(path) as file:
         if _PICKLE.match(file.read(2)):
             raise FormatError(HOW_TO_JSON)
     unfinished = 0
@@ -53,7 +53,7 @@ def read(path: Path, advance: Callable[[float], None]) -> list[DeviceTrace]:
             if first == "rank":
                 trace.rank = small_number(entry)
             elif first == "host_name":
-                trace.host = text(entry)
+                trace.host = clean_text(entry)
             elif first == "entries":
                 trace.events += 1
                 unfinished += not _take_entry(table_of(entry), table)
@@ -65,7 +65,7 @@ def read(path: Path, advance: Callable[[float], None]) -> list[DeviceTrace]:
     if unfinished:
         trace.notes.append(f"{unfinished} of {trace.events} collectives do not say when they were over")
     why_lost = "collectives have no usable time and are left out"
-    divide(trace, table, table.all(), why_lost, communicating=0, operations=0)
+    divide_time(trace, table, table.all(), why_lost, communicating=0, operations=0)
     return [trace]
 
 
@@ -81,7 +81,7 @@ def _take_entry(entry: Mapping[str, Any], table: EventTable) -> bool:
     except (ValueError, OverflowError):
         length = 0
     start = max(start, over - length) if length > 0 else start
-    group, is_for_all = entry.get("process_group"), _bounds.needs_all(text(entry.get("profiling_name")))
+    group, is_for_all = entry.get("process_group"), _bounds.needs_all(clean_text(entry.get("profiling_name")))
     name = group[0] if isinstance(group, list) and group else entry.get("pg_id")
     table.add((0, 0, str(name)[:80] if is_for_all else None, start, over - start))
     return True
@@ -91,4 +91,4 @@ def _read_time(value: Any) -> int:
     return value if isinstance(value, int) and 0 < value < LATEST_NS else 0
 
 
-IMPORTER = Importer("flight recorder", _is_dump, read)
+IMPORTER = Importer("flight recorder", _is_dump, read_traces)

@@ -13,7 +13,7 @@ from typing import Callable, Iterator
 
 from ...errors import FormatError
 from . import Importer, _bounds
-from ._lanes import COLLECTIVE, EventTable, divide
+from ._lanes import COLLECTIVE, EventTable, divide_time
 from ._trace import EVENTS_AT_MOST, DeviceTrace, with_damage
 
 # Each of torch_npu's tables, then of msprof's.
@@ -30,7 +30,7 @@ def _is_details(path: Path, head: bytes) -> bool:
     return path.name == "kernel_details.csv" or is_one
 
 
-def read(path: Path, advance: Callable[[float], None]) -> list[DeviceTrace]:
+def read_traces(path: Path, advance: Callable[[float], None]) -> list[DeviceTrace]:
     """One trace. FormatError: it has no such columns, or not one row that can be read."""
     trace, rows = DeviceTrace(str(path), IMPORTER.what), EventTable()
     with with_damage(trace):
@@ -43,7 +43,7 @@ def read(path: Path, advance: Callable[[float], None]) -> list[DeviceTrace]:
             if trace.events >= EVENTS_AT_MOST:
                 raise FormatError(f"has more than {EVENTS_AT_MOST} rows: the rest is left out")
     why_lost = "rows have no usable time and are left out"
-    divide(trace, rows, rows.all(), why_lost, computing=0, communicating=1, operations=1)
+    divide_time(trace, rows, rows.all(), why_lost, computing=0, communicating=1, operations=1)
     if rows.unusable == trace.events:
         raise FormatError(f"has {trace.events} rows, none of them with a usable time")
     return [trace]
@@ -68,4 +68,4 @@ def _read_rows(path: Path, advance: Callable[[float], None]) -> Iterator[tuple[s
             raise FormatError(f"line {lines.line_num}: {exc}: the rest is left out") from None
 
 
-IMPORTER = Importer("kernel_details.csv", _is_details, read, preference=3)
+IMPORTER = Importer("kernel_details.csv", _is_details, read_traces, preference=3)

@@ -16,23 +16,23 @@ import numpy.typing as npt
 
 from ...errors import FormatError
 from . import Importer
-from ._database import Database, distinct_values, is_of_nsys, opened
+from ._database import Database, distinct_values, is_of_nsys, open_database
 from ._lanes import COLLECTIVE
-from ._trace import RANGES_AT_MOST, CoveredTime, DeviceTrace, are_usable, text
+from ._trace import RANGES_AT_MOST, CoveredTime, DeviceTrace, are_usable, clean_text
 
 _KERNELS, _RANGES, _SESSION = "CUPTI_ACTIVITY_KIND_KERNEL", "NVTX_EVENTS", "TARGET_INFO_SESSION_START_TIME"
 _TEXTS, _REPORT = "StringIds", ".nsys-rep"
 
 
-def read(path: Path, advance: Callable[[float], None]) -> list[DeviceTrace]:
+def read_traces(path: Path, advance: Callable[[float], None]) -> list[DeviceTrace]:
     """One trace a process. FormatError: it is no such export."""
     if path.suffix == _REPORT:
         raise FormatError(f"is nsys' own form: nsys export --type sqlite -o {path.stem}.sqlite {path.name}")
-    with opened(path, advance) as base:
+    with open_database(path, advance) as base:
         if not base.column(_KERNELS, "start") and not base.column(_RANGES, "start"):
             raise FormatError("is no export of nsys: it has no kernels and no ranges of NVTX")
         began = [start for start, _ in base.pairs(_SESSION, "utcEpochNs", "utcEpochNs", 1) if type(start) is int]
-        host = next((text(value) for name, value in base.pairs("TARGET_INFO_SYSTEM_ENV", "name", "value")
+        host = next((clean_text(value) for name, value in base.pairs("TARGET_INFO_SYSTEM_ENV", "name", "value")
                      if name == "Hostname"), "")  # fmt: skip
         names = [base.column(_KERNELS, *choice) for choice in (("start",), ("end",), ("shortName", "demangledName"))]
         who, (ranges, unknown) = base.column(_KERNELS, "globalPid"), _read_ranges(base)
@@ -86,4 +86,4 @@ def _fill_trace(
         trace.lose("ranges of the host have no usable time", count=unusable)
 
 
-IMPORTER = Importer("nsys export", is_of_nsys, read)
+IMPORTER = Importer("nsys export", is_of_nsys, read_traces)

@@ -18,15 +18,15 @@ from ...errors import FormatError
 from ...store.values import list_of, small_number, table_of
 from ..folder import Damage
 from . import Importer
-from ._json_stream import UNPACKABLE, VALUE_CHARACTERS, opened, read_into
-from ._lanes import EventTable, divide, plain_ns
-from ._trace import LATEST_NS, DeviceTrace, text
+from ._json_stream import UNPACKABLE, VALUE_CHARACTERS, open_file, read_into
+from ._lanes import EventTable, divide_time, plain_ns
+from ._trace import LATEST_NS, DeviceTrace, clean_text
 
 _RANK_KEYS = ("mstxkit.rank", "rank", "process.rank", "distributed.rank")
 _RANKS_AT_MOST = 100_000
 
 
-def read(path: Path, advance: Callable[[float], None]) -> list[DeviceTrace]:
+def read_traces(path: Path, advance: Callable[[float], None]) -> list[DeviceTrace]:
     """One trace for each rank that its resources name. FormatError: nothing in it could be read."""
     by_rank: dict[int | None, tuple[DeviceTrace, EventTable]] = {}
     whole = DeviceTrace(str(path), IMPORTER.what)
@@ -43,7 +43,7 @@ def read(path: Path, advance: Callable[[float], None]) -> list[DeviceTrace]:
             whole.events += 1
             take(resource)
 
-    with opened(path) as file:
+    with open_file(path) as file:
         first = _read_line(file, 0, whole).strip()
     if first in (b"{", codecs.BOM_UTF8 + b"{"):  # printed over many lines
         read_into(whole, take_all, advance, {"resourceSpans": 2})
@@ -52,14 +52,14 @@ def read(path: Path, advance: Callable[[float], None]) -> list[DeviceTrace]:
     if not by_rank:
         raise FormatError("holds no span", offset=whole.damage[0].offset if whole.damage else 0)
     for trace, table in by_rank.values():
-        divide(trace, table, table.all(), "spans have no usable time and are left out", spans=0, ranges=0)
+        divide_time(trace, table, table.all(), "spans have no usable time and are left out", spans=0, ranges=0)
     traces = [trace for trace, _ in by_rank.values()]
     traces[0].damage += whole.damage
     return traces
 
 
 def _take_lines(whole: DeviceTrace, take: Callable[[Any], None], advance: Callable[[float], None]) -> None:
-    with opened(Path(whole.file)) as file:
+    with open_file(Path(whole.file)) as file:
         offset = 0
         while line := _read_line(file, offset, whole):
             advance(len(line))
@@ -87,16 +87,16 @@ def _spans_of(resource: Mapping[str, Any]) -> Iterator[tuple[int | None, str, in
     for attribute in map(table_of, list_of(table_of(resource.get("resource")).get("attributes"))):
         value = table_of(attribute.get("value"))
         if isinstance(key := attribute.get("key"), str):
-            attributes[key] = _number(value["intValue"]) if "intValue" in value else value.get("stringValue")
+            attributes[key] = _read_number(value["intValue"]) if "intValue" in value else value.get("stringValue")
     rank = next((small_number(attributes[key]) for key in _RANK_KEYS if key in attributes), None)
-    host, pid = text(attributes.get("host.name")), small_number(attributes.get("process.pid"))
+    host, pid = clean_text(attributes.get("host.name")), small_number(attributes.get("process.pid"))
     for scope in map(table_of, list_of(resource.get("scopeSpans"))):
         for span in list_of(scope.get("spans")):
             if isinstance(span, dict):
                 yield rank, host, pid, span
 
 
-def _number(value: Any) -> int | None:
+def _read_number(value: Any) -> int | None:
     """Numbers of 64 bits are texts in OTLP's JSON."""
     if isinstance(value, str) and value.isascii() and value.isdecimal() and len(value) < 20:
         return int(value)
@@ -104,11 +104,11 @@ def _number(value: Any) -> int | None:
 
 
 def _take_span(span: dict[str, Any], trace: DeviceTrace, table: EventTable) -> None:
-    start, end = (_number(span.get(key)) or 0 for key in ("startTimeUnixNano", "endTimeUnixNano"))
+    start, end = (_read_number(span.get(key)) or 0 for key in ("startTimeUnixNano", "endTimeUnixNano"))
     trace.events += 1
     times = (start, end - start) if 0 < start <= end < LATEST_NS else (-1, 0)
     table.add((0, 0, span.get("name"), *times))
     table.fold()
 
 
-IMPORTER = Importer("OTLP", lambda path, head: b'"resourceSpans"' in head[:4096], read)
+IMPORTER = Importer("OTLP", lambda path, head: b'"resourceSpans"' in head[:4096], read_traces)

@@ -20,8 +20,8 @@ import numpy as np
 from ...store.values import small_number, table_of
 from . import Importer, _bounds, trace_view
 from ._json_stream import read_into
-from ._lanes import COLLECTIVE, EventTable, divide
-from ._trace import LATEST_NS, NAMES_AT_MOST, DeviceTrace, text
+from ._lanes import COLLECTIVE, EventTable, divide_time
+from ._trace import LATEST_NS, NAMES_AT_MOST, DeviceTrace, clean_text
 
 _KERNEL, _OPERATOR, _ANNOTATION = "kernel", "cpu_op", "user_annotation"
 # As of 2021 they begin with a capital; MTIA has one for all that its device does.
@@ -45,7 +45,7 @@ def _is_trace(path: Path, head: bytes) -> bool:
     return path.name.endswith((".pt.trace.json", ".pt.trace.json.gz")) or is_kineto
 
 
-def read(path: Path, advance: Callable[[float], None]) -> list[DeviceTrace]:
+def read_traces(path: Path, advance: Callable[[float], None]) -> list[DeviceTrace]:
     """One trace. FormatError: nothing in it could be read."""
     reading = _TraceReading(DeviceTrace(str(path), IMPORTER.what))
     read_into(reading.trace, reading.take, advance, {"traceEvents": 2, "distributedInfo": 2})
@@ -70,7 +70,7 @@ class _TraceReading:
             elif key == "rank":
                 self.trace.rank = small_number(value)
             elif key == "host_name":
-                self.trace.host = text(value)
+                self.trace.host = clean_text(value)
 
     def _take_events(self, events: list[Any]) -> None:
         for event in events:
@@ -111,8 +111,8 @@ class _TraceReading:
         if where == _ON_CPU:
             trace.notes.append("it has no kernels: operators on the CPU count as computing")
         kind_of = {"computing": where, "communicating": where + 1, "operations": where + 1, "ranges": _RANGE}
-        divide(trace, self._events, events, "events have no usable time and are left out", **kind_of)
+        divide_time(trace, self._events, events, "events have no usable time and are left out", **kind_of)
         return trace
 
 
-IMPORTER = Importer("torch trace", _is_trace, read)
+IMPORTER = Importer("torch trace", _is_trace, read_traces)

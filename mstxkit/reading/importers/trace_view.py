@@ -48,7 +48,7 @@ def _fields_of(event: dict[str, Any]) -> Any:
     return tuple(map(event.get, _KEYS))
 
 
-def read(path: Path, advance: Callable[[float], None]) -> list[DeviceTrace]:
+def read_traces(path: Path, advance: Callable[[float], None]) -> list[DeviceTrace]:
     """One trace. FormatError: nothing in it could be read."""
     reading = _ViewReading(DeviceTrace(str(path), IMPORTER.what))
     read_into(reading.trace, reading.take, advance, {"traceEvents": 2})
@@ -150,5 +150,5 @@ class _ViewReading:
 IMPORTER = Importer(
     "trace_view.json",
     lambda path, head: is_named_so(path) or (path.suffix == ".json" and head.lstrip()[:1] == b"[" and b'"ph"' in head),
-    read, preference=2,
+    read_traces, preference=2,
 )  # fmt: skip

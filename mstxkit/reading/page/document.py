@@ -13,9 +13,9 @@ from string import Template
 from typing import Any, Iterable, Mapping, Sequence
 
 from ..report.escape import for_terminal
-from ..report.sentences import begun
-from ..report.step_words import waited
-from ..report.units import duration
+from ..report.sentences import begin_sentence
+from ..report.step_words import describe_waits
+from ..report.units import write_duration
 
 TITLE_LIMIT, TEXT_LIMIT = 160, 400
 ALL_LISTED = "<code>mstxkit report RUN --json</code> lists all"
@@ -29,100 +29,109 @@ SECTIONS = (
 )  # fmt: skip
 
 
-def text(value: Any, limit: int = TEXT_LIMIT) -> str:
+def escape_text(value: Any, limit: int = TEXT_LIMIT) -> str:
     """A text of a run, safe in HTML: what cannot be seen is written as an escape, and the rest is cut."""
     return html.escape(for_terminal("" if value is None else str(value), limit), quote=True)
 
 
-def named(value: Any) -> str:
+def isolate_name(value: Any) -> str:
     """A name of a run that keeps its own direction of writing."""
-    return f"<bdi>{text(value, 80)}</bdi>"
+    return f"<bdi>{escape_text(value, 80)}</bdi>"
 
 
-def data(value: Any) -> str:
+def write_data(value: Any) -> str:
     """Plain values as JSON that can stand in a script element, whatever is in them."""
     written = json.dumps(value, separators=(",", ":"), allow_nan=False, default=str)
     return written.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
 
 
-def fingerprint(script: str) -> str:
+def sign_script(script: str) -> str:
     """By which the page's policy knows a script."""
     return "'sha256-" + base64.b64encode(hashlib.sha256(script.encode()).digest()).decode("ascii") + "'"
 
 
-def page(
+def write_page(
     summary: dict[str, Any], scripted: dict[str, Any], bodies: Mapping[str, str], sources: Mapping[str, str]
 ) -> str:
     """The whole page. `scripted`: plain values that its script draws; `bodies`: HTML by the keys of SECTIONS;
     `sources`: `html`, `css`, `page`, `plotly`, compressed, with its `plotly_hash`: what it looks like and runs.
     """
     policy = (
-        f"default-src 'none'; script-src {sources['plotly_hash']} {fingerprint(sources['page'])}; "
+        f"default-src 'none'; script-src {sources['plotly_hash']} {sign_script(sources['page'])}; "
         "style-src 'unsafe-inline'; img-src data: blob:; base-uri 'none'; form-action 'none'"
     )
-    facts = (f"<div><dt>{key}</dt><dd>{value}<small>{note}</small></dd></div>" for key, value, note in _facts(summary))
-    limits = f'<p class="chosen">{text(summary["limits"])}</p>' if summary["limits"] else ""
+    facts = (
+        f"<div><dt>{key}</dt><dd>{value}<small>{note}</small></dd></div>" for key, value, note in _list_facts(summary)
+    )
+    limits = f'<p class="chosen">{escape_text(summary["limits"])}</p>' if summary["limits"] else ""
     judges = {"job": "the job’s own judge", "tables": "this report, from the run’s own tables"}
     parts = {
-        "policy": html.escape(policy), "name": title(summary), "css": sources["css"],
-        "verdict": text(summary["headline"]["verdict"], TITLE_LIMIT),
+        "policy": html.escape(policy), "name": write_title(summary), "css": sources["css"],
+        "verdict": escape_text(summary["headline"]["verdict"], TITLE_LIMIT),
         "contents": "".join(f'<li><a href="#{key}">{short}</a></li>' for key, _, short in SECTIONS),
         "links": "".join(
-            f'<a href="{text(to)}" target="_blank" rel="noopener">{words}</a>' for to, words in summary["links"]
+            f'<a href="{escape_text(to)}" target="_blank" rel="noopener">{words}</a>' for to, words in summary["links"]
         ),
-        "first": _first(summary),
+        "first": _write_first(summary),
         "facts": f'<section class="facts" aria-label="Key figures"><dl>{"".join(facts)}</dl>{limits}</section>\n',
         "sections": "".join(
             f'<section id="{key}" aria-labelledby="{key}-h"><h2 id="{key}-h">{title}</h2>{bodies[key]}</section>\n'
             for key, title, _ in SECTIONS
         ),
-        "judge": judges.get(summary["judged"]["by"], "nobody"), "run": text(summary["run"]),
-        "path": text(summary["path"]), "data": data(scripted), "plotly": sources["plotly"], "script": sources["page"],
+        "judge": judges.get(summary["judged"]["by"], "nobody"), "run": escape_text(summary["run"]),
+        "path": escape_text(summary["path"]), "data": write_data(scripted), "plotly": sources["plotly"],
+        "script": sources["page"],
     }  # fmt: skip
     return Template(sources["html"]).substitute(parts)
 
 
-def title(summary: dict[str, Any]) -> str:
+def write_title(summary: dict[str, Any]) -> str:
     """What a page about this run is called: HTML."""
-    return text(summary["path"].rstrip("/").rpartition("/")[2] or summary["path"], TITLE_LIMIT)
+    return escape_text(summary["path"].rstrip("/").rpartition("/")[2] or summary["path"], TITLE_LIMIT)
 
 
-def _first(summary: dict[str, Any]) -> str:
+def _write_first(summary: dict[str, Any]) -> str:
     """What weighs most, why, what to do; what else is the matter."""
     head, others = summary["headline"], summary["matters"][1:6]
     of_head = {"Why": head["why"], "Profile": head["profile"], "Do": head["advice"]}
-    copied = f'<code id="next-command">{text(head["next"])}</code> <button type="button" id="copy">Copy</button>'
-    rows = [*((word, text(begun(words))) for word, words in of_head.items()), ("Next", head["next"] and copied)]
+    copied = f'<code id="next-command">{escape_text(head["next"])}</code> <button type="button" id="copy">Copy</button>'
+    rows = [
+        *((word, escape_text(begin_sentence(words))) for word, words in of_head.items()),
+        ("Next", head["next"] and copied),
+    ]
     listed = "".join(f"<dt>{word}</dt><dd>{words}</dd>" for word, words in rows if words)
-    items = "".join(f"<li>{text(begun(m['words']))}{text(': ' + m['cost']) if m['cost'] else ''}.</li>" for m in others)
+    items = "".join(
+        f"<li>{escape_text(begin_sentence(m['words']))}{escape_text(': ' + m['cost']) if m['cost'] else ''}.</li>"
+        for m in others
+    )
     left_out = len(summary["matters"]) - 1 - len(others)
     items += f"<li>and {left_out} more: {ALL_LISTED}</li>" if left_out > 0 else ""
     more = f'<p class="more">And:</p><ul class="more">{items}</ul>' if items else ""
     tone = "blames" if head["blames"] else "calm"
-    cost_html = f'<p class="cost">{text(begun(head["cost"]))}.</p>' if head["cost"] else ""
+    cost_html = f'<p class="cost">{escape_text(begin_sentence(head["cost"]))}.</p>' if head["cost"] else ""
     return (
         f'<section class="first {tone}" aria-labelledby="verdict"><p class="eyebrow">Verdict</p>'
-        f'<h1 id="verdict">{text(head["verdict"])}</h1>{cost_html}<dl>{listed}</dl>{more}</section>\n'
+        f'<h1 id="verdict">{escape_text(head["verdict"])}</h1>{cost_html}<dl>{listed}</dl>{more}</section>\n'
     )
 
 
-def _facts(summary: dict[str, Any]) -> Iterable[tuple[str, str, str]]:
+def _list_facts(summary: dict[str, Any]) -> Iterable[tuple[str, str, str]]:
     step, own_cost = summary["step_time"], summary["own_cost"]
     if step is not None:
         warm_up = ", without warm-up" if summary["warm_up"] else ""
-        yield "A step takes", duration(step["step_ns"]), f"middle of {step['processes']} processes{warm_up}"
+        yield "A step takes", write_duration(step["step_ns"]), f"middle of {step['processes']} processes{warm_up}"
     if summary["first_step"] is not None:
         count = summary["last_step"] - summary["first_step"] + 1
         yield "Steps", f"{count:,}", f"{summary['first_step']} to {summary['last_step']}"
     if summary["wait_ratio"] is not None:
-        yield "Waiting for others", waited(summary), "of a rank’s time, in the mean"
+        yield "Waiting for others", describe_waits(summary), "of a rank’s time, in the mean"
     states = ", ".join(f"{count} {state}" for state, count in summary["states"].items())
     yield "Processes", f"{summary['processes']:,}", states
     if own_cost is not None:
         yield "Recording costs", f"{100 * own_cost['own_cost_ratio']:.2g} %", "of the time, at most"
 
 
-def chart(key: str, labels: str | Sequence[str], note: str = "", controls: str = "", table: str = "") -> str:
+def write_chart(key: str, labels: str | Sequence[str], note: str = "", controls: str = "", table: str = "") -> str:
     """A chart that the page's script draws, what it shows in words, and its table.
 
     Args:
@@ -135,12 +144,12 @@ def chart(key: str, labels: str | Sequence[str], note: str = "", controls: str =
     behind = f"<details><summary>As a table</summary>{table}</details>" if table else ""
     return (
         f'<figure class="chart" data-chart="{key}"{"" if each[0] else " hidden"}>{controls}<div class="plot" '
-        f'id="plot-{key}" role="img" aria-label="{text(next(filter(None, each)))}"{of_roles}></div>'
+        f'id="plot-{key}" role="img" aria-label="{escape_text(next(filter(None, each)))}"{of_roles}></div>'
         f"<figcaption>{note}</figcaption>{behind}</figure>"
     )
 
 
-def table(columns: Sequence[str], rows: Iterable[Sequence[str]], caption: str, numbers: int = 0) -> str:
+def write_table(columns: Sequence[str], rows: Iterable[Sequence[str]], caption: str, numbers: int = 0) -> str:
     """A table of cells that are HTML already; the last `numbers` columns are numbers."""
     first = len(columns) - numbers
 
@@ -152,16 +161,16 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[str]], caption: str, n
     head = "".join(cell(place, name, "th") for place, name in enumerate(columns))
     body = "".join("<tr>" + "".join(cell(place, value) for place, value in enumerate(row)) + "</tr>" for row in rows)
     return (
-        f'<div class="wide" tabindex="0" role="region" aria-label="{text(caption)}"><table><caption>{text(caption)}'
-        f"</caption><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
+        f'<div class="wide" tabindex="0" role="region" aria-label="{escape_text(caption)}"><table>'
+        f"<caption>{escape_text(caption)}</caption><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
     )
 
 
-def nothing(why: str) -> str:
+def write_nothing(why: str) -> str:
     """A sentence where there is nothing to draw."""
     return f'<p class="nothing">{why}</p>'
 
 
-def cut(count: int, what: str) -> str:
+def write_cut(count: int, what: str) -> str:
     """How many rows are left out of a table, if any; `what` is HTML: `more`, `older ones`."""
     return f'<p class="cut">… and {count} {what}</p>' if count > 0 else ""

@@ -11,8 +11,8 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from ..report.escape import shown
-from ..report.units import spans
+from ..report.escape import escape_name
+from ..report.units import write_spans
 from ..role_runs import RoleRun
 from ..run import Run
 
@@ -57,21 +57,21 @@ def of_run(
 def _of_role(
     role: RoleRun, detail: Detail, summary: dict[str, Any], path: pl.DataFrame, tails: pl.DataFrame, rates: pl.DataFrame
 ) -> dict[str, Any]:
-    columns = bounds(len(role.steps), detail.columns)
-    rows = bounds(len(role.members), detail.rows)
+    columns = find_bounds(len(role.steps), detail.columns)
+    rows = find_bounds(len(role.members), detail.rows)
     own = {key: [row for row in summary[key] if row["role"] == role.role] for key in _MEANS}
     widest = int(np.diff(columns).max())
-    works = [shown(stage) for stage, at in role.stages().items() if np.isfinite(role.work[:, :, at[0]]).any()]
+    works = [escape_name(stage) for stage, at in role.stages().items() if np.isfinite(role.work[:, :, at[0]]).any()]
     names, lines = [], []
     for begin, end in zip(rows[:-1], rows[1:]):
         ranks = [rank for rank in role.ranks[begin:end] if rank is not None]
-        names.append(spans(ranks) if ranks else shown(role.members[begin].who))
+        names.append(write_spans(ranks) if ranks else escape_name(role.members[begin].who))
     for row in own["throughput"][:STAGES_AT_MOST]:  # tokens a second while in a stage, step by step
         line = _by_step(role, rates.filter(pl.col("stage") == row["stage"]), "tokens_per_s")
-        lines.append({"stage": shown(row["stage"]), "stage_rate": packed(means(line, columns), "f4")})
+        lines.append({"stage": escape_name(row["stage"]), "stage_rate": pack_array(find_means(line, columns), "f4")})
     return {
-        "role": shown(role.role) or ALL, "members": len(role.members),
-        "steps": packed(role.steps[columns[:-1]], "u4"),
+        "role": escape_name(role.role) or ALL, "members": len(role.members),
+        "steps": pack_array(role.steps[columns[:-1]], "u4"),
         "per_column": "" if widest == 1 else f"each column is the mean of up to {widest} steps",
         "rows": names, "path": _draw_path(role, path, columns),
         "heat": _draw_heat(role, columns, rows),
@@ -89,8 +89,8 @@ def _draw_path(role: RoleRun, path: pl.DataFrame, columns: Any) -> dict[str, Any
         number = stages.index(stage) if where == "in" and stage in stages else len(stages)
         table[number, places[step]] += ns / 1e9
     return {
-        "stages": [*map(shown, stages), rest], "seconds": packed(means(table, columns, axis=1), "f4"),
-        "length": packed(means(role.lengths_s, columns), "f4"),
+        "stages": [*map(escape_name, stages), rest], "seconds": pack_array(find_means(table, columns, axis=1), "f4"),
+        "length": pack_array(find_means(role.lengths_s, columns), "f4"),
     }  # fmt: skip
 
 
@@ -106,11 +106,11 @@ def _draw_heat(role: RoleRun, columns: Any, rows: Any) -> list[dict[str, Any]]:
     heat = []
     for piece in sorted(pieces, key=lambda piece: -spent[piece])[:STAGES_AT_MOST]:
         values = np.where(np.isfinite(inside[:, :, piece]), inside[:, :, piece], off[:, :, piece])
-        tables = [means(table.T, columns, axis=1) for table in (values, waited[:, :, piece])]
-        slower, waits = (farthest(each, rows) for each in tables)
+        tables = [find_means(table.T, columns, axis=1) for table in (values, waited[:, :, piece])]
+        slower, waits = (find_farthest(each, rows) for each in tables)
         heat.append({
-            "stage": shown(role.stage(piece)), "where": role.where(piece),
-            "slower": percents(slower), "waits": percents(waits),
+            "stage": escape_name(role.stage(piece)), "where": role.where(piece),
+            "slower": pack_percents(slower), "waits": pack_percents(waits),
         })  # fmt: skip
     return heat
 
@@ -125,31 +125,31 @@ def _draw_tails(role: RoleRun, rows: pl.DataFrame, means_: list[dict[str, Any]],
     if not means_:
         return None
     rows = rows.filter(pl.col("stage") == means_[0]["stage"])
-    lines = {name: means(_by_step(role, rows, f"{name}_ns") / 1e9, columns) for name in ("middle", "p90", "last")}
+    lines = {name: find_means(_by_step(role, rows, f"{name}_ns") / 1e9, columns) for name in ("middle", "p90", "last")}
     return {
-        "generates": means_[0]["generates"], "stage": shown(means_[0]["stage"]),
-        **{name: packed(values, "f4") for name, values in lines.items()},
+        "generates": means_[0]["generates"], "stage": escape_name(means_[0]["stage"]),
+        **{name: pack_array(values, "f4") for name, values in lines.items()},
     }  # fmt: skip
 
 
-def packed(values: Any, kind: str) -> dict[str, Any]:
+def pack_array(values: Any, kind: str) -> dict[str, Any]:
     """An array for the page: `k` its kind (i1, u1, u2, u4, f4), `b` its bytes in base64, `s` its shape."""
     array = np.ascontiguousarray(np.asarray(values).astype(f"<{kind}"))
     return {"k": kind, "b": base64.b64encode(array.tobytes()).decode("ascii"), "s": list(array.shape)}
 
 
-def percents(ratios: npt.NDArray[np.float64]) -> dict[str, Any]:
+def pack_percents(ratios: npt.NDArray[np.float64]) -> dict[str, Any]:
     """Ratios as whole percents, -100 to 126; 127 where there is none."""
     whole = np.where(np.isfinite(ratios), np.clip(np.round(100 * np.nan_to_num(ratios)), -100, 126), 127)
-    return packed(whole, "i1")
+    return pack_array(whole, "i1")
 
 
-def bounds(count: int, at_most: int) -> npt.NDArray[np.int64]:
+def find_bounds(count: int, at_most: int) -> npt.NDArray[np.int64]:
     """Where each of at most so many equal parts of `count` things begins, and the end."""
     return np.unique(np.linspace(0, count, min(count, at_most) + 1).round().astype(np.int64))
 
 
-def means(values: npt.NDArray[np.float64], edges: npt.NDArray[np.int64], axis: int = 0) -> npt.NDArray[np.float64]:
+def find_means(values: npt.NDArray[np.float64], edges: npt.NDArray[np.int64], axis: int = 0) -> npt.NDArray[np.float64]:
     """The mean of each part, along one axis; NaN counts as nothing."""
     seen = np.isfinite(values)
     sums = np.add.reduceat(np.where(seen, values, 0.0), edges[:-1], axis=axis)
@@ -158,7 +158,7 @@ def means(values: npt.NDArray[np.float64], edges: npt.NDArray[np.int64], axis: i
         return np.asarray(sums / counts)
 
 
-def farthest(values: npt.NDArray[np.float64], edges: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
+def find_farthest(values: npt.NDArray[np.float64], edges: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
     """Of each part of rows what is farthest from 0, so that one rank of many is still seen; NaN where nothing is."""
     seen = np.where(np.isfinite(values), values, 0.0)
     high, low = (each.reduceat(seen, edges[:-1]) for each in (np.maximum, np.minimum))

@@ -6,15 +6,15 @@ from typing import Any, Callable, Mapping, Sequence, Union
 
 from ..report import devices as device_times
 from ..report import gaps, step_words
-from ..report.escape import shown
+from ..report.escape import escape_name
 from ..report.no_verdict import is_too_short
-from ..report.number_table import percent
-from ..report.sentences import begun, of_incident
-from ..report.step_words import number
-from ..report.units import duration
+from ..report.number_table import write_percent
+from ..report.sentences import begin_sentence, of_incident
+from ..report.step_words import write_number
+from ..report.units import write_duration
 from ..tables.processes import DROPS
 from ..tables.resharding import DISPATCH, WEIGHTS
-from .document import ALL_LISTED, chart, cut, named, nothing, table, text
+from .document import ALL_LISTED, escape_text, isolate_name, write_chart, write_cut, write_nothing, write_table
 from .figures import ALL, BARS_OF_RANKS
 
 ROWS = 24
@@ -27,22 +27,24 @@ FiguresOfRoles = Sequence[dict[str, Any]]
 Columns = Mapping[str, Union[str, Callable[[Any], str]]]
 
 
-def steps(summary: dict[str, Any], figures: dict[str, Any]) -> str:
+def show_steps(summary: dict[str, Any], figures: dict[str, Any]) -> str:
     """Where each step's time goes, and the ranges of some steps."""
     roles = figures["roles"]
     if not roles:
-        return nothing(NO_STEP)
+        return write_nothing(NO_STEP)
     left_out = figures["roles_left_out"]
-    options = "".join(f'<option value="{at}">{named(role["role"])}</option>' for at, role in enumerate(roles))
-    more = cut(len(left_out), f"more roles, not shown: {', '.join(map(named, left_out[:ROWS]))}")
+    options = "".join(f'<option value="{at}">{isolate_name(role["role"])}</option>' for at, role in enumerate(roles))
+    more = write_cut(len(left_out), f"more roles, not shown: {', '.join(map(isolate_name, left_out[:ROWS]))}")
     select = f'<div class="controls"><label>Role <select id="role">{options}</select></label>{more}</div>'
     note = "The critical path: what a step’s time went to, across ranks."
-    notes = [f"{note} {text(role['per_column'])}".strip() for role in roles]
+    notes = [f"{note} {escape_text(role['per_column'])}".strip() for role in roles]
     paths = [role["means"]["critical_path"] for role in roles]
-    most = (", ".join(f"{percent(row['ratio'])} {step_words.place(row)}" for row in path[:3]) for path in paths)
+    most = (
+        ", ".join(f"{write_percent(row['ratio'])} {step_words.name_place(row)}" for row in path[:3]) for path in paths
+    )
     label = "Bars: the length of each step, by the stages on its critical path. In the mean"
-    columns: Columns = {"stage": lambda row: named(step_words.place(row)), "a step": "ns", "share": "ratio"}
-    first = chart(
+    columns: Columns = {"stage": lambda row: isolate_name(step_words.name_place(row)), "a step": "ns", "share": "ratio"}
+    first = write_chart(
         "steps", [f"{label} {words}." for words in most], _by_role(notes, "span"),
         select if len(roles) > 1 else "",
         _by_role([_list_entries(path, columns, "Critical path, mean of all steps", 2) for path in paths]),
@@ -71,24 +73,24 @@ def _write_zoom(zoom: dict[str, Any] | None) -> str:
         '<output id="zoom-note" for="zoom"></output></div>'
     )
     label = "Ranges of one step, a row for each rank, by time."
-    return "<h3>A step, closely</h3>" + chart("zoom", label, note + _by_role(some, "span") + other, controls)
+    return "<h3>A step, closely</h3>" + write_chart("zoom", label, note + _by_role(some, "span") + other, controls)
 
 
-def who(summary: dict[str, Any], figures: dict[str, Any]) -> str:
+def show_blamed(summary: dict[str, Any], figures: dict[str, Any]) -> str:
     """Who is slow, where, since when: the heat map of stage × rank over steps; who is late, and who is waited for."""
     roles = figures["roles"]
     if not any(map(_is_compared, roles)):
-        return nothing(not_compared(roles) or NO_PEER)
+        return write_nothing(not_compared(roles) or NO_PEER)
     label = "Heat map: ranks by steps, coloured by how much longer each took than the others for its work."
     note = (
         "Each cell compares a rank with the others in the same step, for the work it had: waiting is no part of it. "
         "Where rows stand for several ranks, the one farthest off is shown."
     )
     labels = [label if _is_compared(role) else "" for role in roles]
-    lead = _by_role(["" if _is_compared(role) else nothing(NO_PEER) for role in roles])
+    lead = _by_role(["" if _is_compared(role) else write_nothing(NO_PEER) for role in roles])
     slow = summary["stragglers"]
     nobody = "There are too few steps to tell." if is_too_short(summary["judged"]) else "Nobody is, beyond chance."
-    behind = stragglers(slow) if slow else nothing(not_compared(roles) or nobody)
+    behind = show_stragglers(slow) if slow else write_nothing(not_compared(roles) or nobody)
     gates: Columns = {"held up in": "stage", "by rank": "rank", "steps": "steps", "ranks waited, a step": "wait_ns"}
     late = {"rank": "rank", "stage": "stage", "source": "source", "late": "late_ns", "clocks’ bound": "error_ns"}
     of_others = _by_role([
@@ -96,16 +98,16 @@ def who(summary: dict[str, Any], figures: dict[str, Any]) -> str:
         + _list_entries(role["means"]["lateness"], late, "Lateness, mean of the steps", 2)
         for role in roles
     ])  # fmt: skip
-    return lead + chart("heat", labels, note, _heat_controls(roles[0]["heat"])) + behind + of_others
+    return lead + write_chart("heat", labels, note, _heat_controls(roles[0]["heat"])) + behind + of_others
 
 
-def stragglers(entries: list[dict[str, Any]]) -> str:
+def show_stragglers(entries: list[dict[str, Any]]) -> str:
     """Their table, and how many there are that are not in it."""
     columns: Columns = {
         "stage": "stage", "where": "where", "role": "role", "who": "who",
         "steps": lambda row: f"{row['first_step']} to {row['last_step']}",
         "longer": lambda row: f"{100 * row['effect_ratio']:+.0f} %", "a step": "more_ns",
-        "confidence": lambda row: percent(row["confidence"]),
+        "confidence": lambda row: write_percent(row["confidence"]),
     }  # fmt: skip
     return _list_entries(entries, columns, "Stragglers, by cost", 3)
 
@@ -117,7 +119,8 @@ def _is_compared(role: dict[str, Any]) -> bool:
 def _heat_controls(heat: list[dict[str, Any]]) -> str:
     """Which stage, and what of it. The script puts another role's stages there."""
     options = "".join(
-        f'<option value="{at}">{"before " if entry["where"] == "before" else ""}{text(entry["stage"], 80)}</option>'
+        f'<option value="{at}">{"before " if entry["where"] == "before" else ""}'
+        f"{escape_text(entry['stage'], 80)}</option>"
         for at, entry in enumerate(heat)
     )
     return (
@@ -128,7 +131,7 @@ def _heat_controls(heat: list[dict[str, Any]]) -> str:
     )
 
 
-def tail(summary: dict[str, Any], figures: dict[str, Any]) -> str:
+def show_tail(summary: dict[str, Any], figures: dict[str, Any]) -> str:
     """The long tail, of generation where that has one."""
     every = [role["means"]["tails"][0] for role in figures["roles"] if role["tails"]]
     tails = next((row for row in every if row["generates"]), every[0] if every else None)
@@ -137,61 +140,72 @@ def tail(summary: dict[str, Any], figures: dict[str, Any]) -> str:
         figures_of = {"step": "step", "rank": "rank", "took": "duration_ns", "alone": "alone_ns", "tokens": "tokens"}
         samples = "<h3>Single samples that went on alone</h3>"
         samples += _list_entries(alone, figures_of, "Samples that held up a step most", 3)
-        samples += cut(summary["samples"]["alone"] - len(alone), "more: <code>run.samples()</code>")
+        samples += write_cut(summary["samples"]["alone"] - len(alone), "more: <code>run.samples()</code>")
     if tails is None:  # why no stage goes on for one rank after the others
         of_several = (role for role in figures["roles"] if role["members"] > 1)
         stages = list(dict.fromkeys(stage for role in of_several for stage in role["works"]))
         some = "of several ranks " if any(role["works"] for role in figures["roles"]) else ""
         why = not_compared(figures["roles"]) or f"No stage {some}{_NO_WORK}"
         together = f"The ranks leave {' and '.join(stages[:3])} together: nobody goes on there after the others."
-        return nothing(text(together if stages else why)) + samples
-    words = begun(step_words.tail(tails)) + "."
+        return write_nothing(escape_text(together if stages else why)) + samples
+    words = begin_sentence(step_words.describe_tail(tails)) + "."
     often = [{"rank": rank, "steps": count} for rank, count in tails["often"]]
     columns = {"last rank": "rank", "in so many steps": "steps"}
     behind = _list_entries(often, columns, f"Who is last, of {tails['steps']} steps", 1)
     note = "Time of the rank in the middle, of nine in ten, and of the last one: what lies between is the tail."
-    return f"<p>{text(words)}</p>" + chart("tail", words, note, "", behind) + samples
+    return f"<p>{escape_text(words)}</p>" + write_chart("tail", words, note, "", behind) + samples
 
 
-def rate(summary: dict[str, Any], figures: dict[str, Any]) -> str:
+def show_rate(summary: dict[str, Any], figures: dict[str, Any]) -> str:
     """Tokens a second."""
     every = [row for role in figures["roles"] for row in role["means"]["throughput"]]
     if not every:
-        return nothing("No stage says how many tokens it works on (attribute tokens)." if figures["roles"] else NO_STEP)
+        return write_nothing(
+            "No stage says how many tokens it works on (attribute tokens)." if figures["roles"] else NO_STEP
+        )
     has_mfu = any(row["mfu_ratio"] is not None for row in every)
     mfu = {"MFU": "mfu_ratio"} if has_mfu else {}
     rates = {"tokens/s in the stage": "tokens_per_s", "tokens/s of the step": "step_tokens_per_s", **mfu}
     behind = _list_entries(
         every, {"stage": "stage", "role": "role", **rates}, "Throughput, all steps together", len(rates)
     )
-    label = "; ".join(f"{shown(row['stage'])}: {number(row['tokens_per_s'])} tokens a second" for row in every[:4])
+    label = "; ".join(
+        f"{escape_name(row['stage'])}: {write_number(row['tokens_per_s'])} tokens a second" for row in every[:4]
+    )
     call = "MFU: <code>mstxkit report RUN --flops-per-token N --peak-flops N</code>"
     note = f"Tokens a second of all ranks while they are in the stage. {'' if has_mfu else call}".strip()
-    more = cut(len(figures["roles_left_out"]), f"more roles: {ALL_LISTED}")
-    return chart("rate", f"Lines: {label}.", note, "", behind) + more
+    more = write_cut(len(figures["roles_left_out"]), f"more roles: {ALL_LISTED}")
+    return write_chart("rate", f"Lines: {label}.", note, "", behind) + more
 
 
-def devices(summary: dict[str, Any], figures: dict[str, Any]) -> str:
+def show_devices(summary: dict[str, Any], figures: dict[str, Any]) -> str:
     """What the time of each stage went to on the device of each rank."""
     entries = summary["devices"]
     if not entries:
-        return nothing("No profile of a device was recorded or imported: <code>mstxkit import PATH… --run RUN</code>")
+        return write_nothing(
+            "No profile of a device was recorded or imported: <code>mstxkit import PATH… --run RUN</code>"
+        )
     rows = (
-        (named(e["stage"]), "–" if e["rank"] is None else str(e["rank"]), str(e["steps"]), *device_times.texts(e, "–"))
+        (
+            isolate_name(e["stage"]),
+            "–" if e["rank"] is None else str(e["rank"]),
+            str(e["steps"]),
+            *device_times.write_times(e, "–"),
+        )
         for e in entries[:ROWS]
     )
     columns = ("stage", "rank", "steps", "recorded", *device_times.PARTS)
-    lead = f"From {device_times.origin(entries)}. Transfer and waiting are parts of communicating."
-    behind = table(columns, rows, "Time of a step on the device, mean of the steps", len(columns) - 2)
+    lead = f"From {device_times.write_origin(entries)}. Transfer and waiting are parts of communicating."
+    behind = write_table(columns, rows, "Time of a step on the device, mean of the steps", len(columns) - 2)
     more = f"more: {ALL_LISTED}"
-    return f"<p>{text(lead)}</p>{behind}{cut(len(entries) - ROWS, more)}"
+    return f"<p>{escape_text(lead)}</p>{behind}{write_cut(len(entries) - ROWS, more)}"
 
 
-def between(summary: dict[str, Any], figures: dict[str, Any]) -> str:
+def show_transfers(summary: dict[str, Any], figures: dict[str, Any]) -> str:
     """What weights that change place and a controller's calls cost."""
     entries = summary["resharding"]
     if not entries:
-        return nothing("No stage moves weights, and no controller waited for a stage.")
+        return write_nothing("No stage moves weights, and no controller waited for a stage.")
     columns: Columns = {
         "what": lambda row: _KINDS[row["kind"]], "stage": "stage", "role": "role", "steps": "steps",
         "rank in the middle": "cost_ns", "last rank": "last_ns", "of the step": "step_ratio",
@@ -200,36 +214,36 @@ def between(summary: dict[str, Any], figures: dict[str, Any]) -> str:
     return f"<p>{lead}</p>" + _list_entries(entries, columns, "Resharding and dispatch, mean of the steps", 4)
 
 
-def saves(summary: dict[str, Any], figures: dict[str, Any]) -> str:
+def show_savings(summary: dict[str, Any], figures: dict[str, Any]) -> str:
     """What-if."""
-    entries = step_words.ifs(summary)
+    entries = step_words.list_changes(summary)
     if not entries:
         why = not_compared(figures["roles"]) or ("" if summary["what_if"] else "No two ranks wait for each other.")
         in_vain = "No change of a single thing makes a step shorter by a thousandth or more."
-        return nothing(f"There is nothing to replay. {why}" if why else in_vain)
+        return write_nothing(f"There is nothing to replay. {why}" if why else in_vain)
     columns: Columns = {
-        "if": lambda row: text(step_words.of_role(summary, row) + step_words.supposed(row)),
+        "if": lambda row: escape_text(step_words.of_role(summary, row) + step_words.describe_change(row)),
         "a step takes": "step_ns", "it would take": "without_ns",
-        "saved": lambda row: f"{100 * row['saved_ratio']:.1f} %{step_words.error(row)}",
+        "saved": lambda row: f"{100 * row['saved_ratio']:.1f} %{step_words.write_error(row)}",
     }  # fmt: skip
     behind = _list_entries(entries, columns, "What each would save", 3)
     best = max(figures["what_if"], key=lambda row: row["saved"])
     label = f"Bars: how much shorter a step would be. Most: if {best['words']}, {100 * best['saved']:.1f} %."
     note = "Each row replays the run’s own steps with one thing changed; rows overlap, they do not add up."
     note += f" The first {BARS_OF_RANKS} of {len(entries)}." if len(entries) > BARS_OF_RANKS else ""
-    return chart("saves", label, note, "", behind)
+    return write_chart("saves", label, note, "", behind)
 
 
 def what_if_bars(summary: dict[str, Any]) -> list[dict[str, Any]]:
     """The first rows of what-if in words, as the page's script draws them."""
     return [
-        {"kind": row["kind"], "words": step_words.of_role(summary, row) + step_words.supposed(row),
+        {"kind": row["kind"], "words": step_words.of_role(summary, row) + step_words.describe_change(row),
          "step": row["step_ns"], "without": row["without_ns"], "saved": row["saved_ratio"]}
-        for row in step_words.ifs(summary)[:BARS_OF_RANKS]
+        for row in step_words.list_changes(summary)[:BARS_OF_RANKS]
     ]  # fmt: skip
 
 
-def profiles(summary: dict[str, Any], figures: dict[str, Any]) -> str:
+def show_profiles(summary: dict[str, Any], figures: dict[str, Any]) -> str:
     """Escalations with their profiles, and incidents."""
     parts = []
     if figures["escalations"]:
@@ -237,26 +251,26 @@ def profiles(summary: dict[str, Any], figures: dict[str, Any]) -> str:
         columns: Columns = {**same, "profile": _write_link, "reason": "reason"}
         caption = "Requests for profiles, and what was recorded"
         parts.append(_list_entries(figures["escalations"], columns, caption, at_most=len(figures["escalations"])))
-        parts.append(cut(figures["requests_left_out"], "older ones: <code>run.escalations()</code>"))
+        parts.append(write_cut(figures["requests_left_out"], "older ones: <code>run.escalations()</code>"))
     else:
-        parts.append(nothing("No profile was asked for."))
+        parts.append(write_nothing("No profile was asked for."))
     if figures["incidents"]:
         columns = {
-            "what happened": lambda entry: text(begun(of_incident(entry))),
-            "who waits": lambda entry: text(entry["waits_for"], 160), "what was seen": _write_link,
+            "what happened": lambda entry: escape_text(begin_sentence(of_incident(entry))),
+            "who waits": lambda entry: escape_text(entry["waits_for"], 160), "what was seen": _write_link,
         }  # fmt: skip
         parts.append("<h3>Incidents</h3>" + _list_entries(figures["incidents"], columns, "Hangs, deaths and the like"))
-        parts.append(cut(figures["incidents_left_out"], f"earlier ones: {ALL_LISTED}"))
+        parts.append(write_cut(figures["incidents_left_out"], f"earlier ones: {ALL_LISTED}"))
     return "".join(parts)
 
 
 def _write_link(entry: dict[str, Any]) -> str:
-    words = text(entry["folder"] or "–")
-    size = f" ({text(entry['size'])})" if entry["size"] else ""
-    return f'<a href="{text(entry["href"], 4096)}">{words}</a>{size}' if entry["href"] else words + size
+    words = escape_text(entry["folder"] or "–")
+    size = f" ({escape_text(entry['size'])})" if entry["size"] else ""
+    return f'<a href="{escape_text(entry["href"], 4096)}">{words}</a>{size}' if entry["href"] else words + size
 
 
-def health(summary: dict[str, Any], figures: dict[str, Any]) -> str:
+def show_health(summary: dict[str, Any], figures: dict[str, Any]) -> str:
     """Whether what is shown is all that there was."""
     losses = summary["losses"]
     lost = sum(process["dropped"] for process in losses)
@@ -265,7 +279,7 @@ def health(summary: dict[str, Any], figures: dict[str, Any]) -> str:
         f"{summary['processes']} processes: {states}.",
         f"{lost} records were dropped." if lost else "No record was dropped.",
         f"{len(summary['damage'])} places could not be read." if summary["damage"] else "Everything was read.",
-        *map(str, gaps.lines(summary["places"], summary["missing_ranks"])),
+        *map(str, gaps.render_gaps(summary["places"], summary["missing_ranks"])),
         *summary["autopatch"],
     ]
     if cost := summary["own_cost"]:
@@ -273,13 +287,13 @@ def health(summary: dict[str, Any], figures: dict[str, Any]) -> str:
             f"Recording cost {100 * cost['middle_ratio']:.2g} % of the time in the middle of the processes, "
             f"{100 * cost['own_cost_ratio']:.2g} % at most ({cost['label']})."
         )
-    parts = ["<ul>", *(f"<li>{text(line)}</li>" for line in lines), "</ul>"]
+    parts = ["<ul>", *(f"<li>{escape_text(line)}</li>" for line in lines), "</ul>"]
     of_losses: Columns = {
         "process": "label", "host": "host",
-        "lost": lambda row: text(", ".join(f"{row[k]} {words}" for k, words in DROPS.items() if row[k])),
+        "lost": lambda row: escape_text(", ".join(f"{row[k]} {words}" for k, words in DROPS.items() if row[k])),
     }  # fmt: skip
     of_damage: Columns = {
-        "file": lambda row: f"<bdi>{text(row['path'], 120)}</bdi>", "why": "reason", "at byte": "offset"
+        "file": lambda row: f"<bdi>{escape_text(row['path'], 120)}</bdi>", "why": "reason", "at byte": "offset"
     }  # fmt: skip
     if losses:
         parts.append("<h3>Losses</h3>" + _list_entries(losses, of_losses, "What was not recorded, or not kept"))
@@ -296,19 +310,21 @@ def _list_entries(entries: Sequence[Any], columns: Columns, caption: str, number
         return ""
     shown = entries[:at_most]
     rows = [[_show_value(each, of) if isinstance(of, str) else of(each) for of in columns.values()] for each in shown]
-    return table(tuple(columns), rows, caption, numbers) + cut(len(entries) - at_most, f"more: {ALL_LISTED}")
+    return write_table(tuple(columns), rows, caption, numbers) + write_cut(
+        len(entries) - at_most, f"more: {ALL_LISTED}"
+    )
 
 
 def _show_value(entry: Mapping[str, Any], key: str) -> str:
     """As what its key says it is."""
     value = entry[key]
     if key in ("stage", "role", "who", "label", "host"):
-        return named(value or (ALL if key == "role" else ""))
+        return isolate_name(value or (ALL if key == "role" else ""))
     if value is None:
         return "–" if key.endswith(("rank", "ns", "ratio")) or "tokens" in key else ""
     if key.endswith(("ns", "ratio")):
-        return duration(value) if key.endswith("ns") else percent(value)
-    return number(value) if "tokens" in key else text(value)
+        return write_duration(value) if key.endswith("ns") else write_percent(value)
+    return write_number(value) if "tokens" in key else escape_text(value)
 
 
 def _by_role(of_each: Sequence[str], tag: str = "div") -> str:

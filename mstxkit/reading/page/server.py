@@ -18,9 +18,9 @@ from pathlib import Path
 from string import Template
 from typing import Callable, ContextManager, NamedTuple
 
-from ..exporters import load
+from ..exporters import load_exporter
 from ..run import Run
-from .document import fingerprint
+from .document import sign_script
 
 Showing = Callable[[float], ContextManager[Callable[[float], None]]]
 PERFETTO = "https://ui.perfetto.dev"
@@ -95,7 +95,7 @@ class _PageHandler(BaseHTTPRequestHandler):
             script, page = ((own / f"perfetto.{kind}").read_text("utf-8") for kind in ("js", "html"))
             content = Template(page).substitute(title=served.title, name=served.trace_name, script=script)
             policy = (
-                f"default-src 'none'; script-src {fingerprint(script)}; style-src 'unsafe-inline'; connect-src 'self'"
+                f"default-src 'none'; script-src {sign_script(script)}; style-src 'unsafe-inline'; connect-src 'self'"
             )
             self._send(content.encode(), "text/html; charset=utf-8", {"Content-Security-Policy": policy})
         elif name == TRACE:
@@ -129,11 +129,11 @@ class _PageHandler(BaseHTTPRequestHandler):
         """Nothing is logged: a path has the token."""
 
 
-def serving(run: Run, page: str, title: str, folder: Path, showing: Showing) -> Served:
+def prepare_files(run: Run, page: str, title: str, folder: Path, showing: Showing) -> Served:
     """What is to be served of a run; its trace is written into `folder`, which is private.
     `showing`: shows how far of so many rows the trace has come; what it gives is called with how many more are done.
     """
-    exporter = load("perfetto")
+    exporter = load_exporter("perfetto")
     file = folder / f"trace{exporter.suffix}"
 
     def trace(check: Callable[[], None]) -> Path:

@@ -17,8 +17,8 @@ from ...stages import BY_KEY
 from ...store import documents
 from ..report import devices
 from ..report.choice import EVERYTHING, ReportChoice
-from ..report.escape import shown
-from ..report.units import size
+from ..report.escape import escape_name
+from ..report.units import write_size
 from ..run import Run
 from . import document, figures, sections, zoom
 
@@ -27,11 +27,11 @@ BYTES_AT_MOST = 1_000_000
 _INCIDENTS, _REQUESTS = 24, 96
 
 
-def write(run: Run, summary: dict[str, Any], path: Path, choice: ReportChoice = EVERYTHING) -> int:
+def write_page(run: Run, summary: dict[str, Any], path: Path, choice: ReportChoice = EVERYTHING) -> int:
     """Write the page of a run in place of the file that is there; its size in bytes. `choice`: steps of it are those
     that can be looked at closely. Raises MstxkitError: the file cannot be written.
     """
-    content = made(run, summary, path.parent, choice).encode("utf-8", "backslashreplace")
+    content = make_page(run, summary, path.parent, choice).encode("utf-8", "backslashreplace")
     try:
         documents.replace_file(path, content)
     except OSError as exc:
@@ -39,7 +39,7 @@ def write(run: Run, summary: dict[str, Any], path: Path, choice: ReportChoice = 
     return len(content)
 
 
-def made(
+def make_page(
     run: Run, summary: dict[str, Any], folder: Path, choice: ReportChoice = EVERYTHING, to_perfetto: str = "",
     bytes_at_most: int = BYTES_AT_MOST,
 ) -> str:  # fmt: skip
@@ -53,12 +53,12 @@ def made(
         "requests_left_out": requests.height - _REQUESTS,
         "incidents_left_out": len(summary["incidents"]) - _INCIDENTS,
         "incidents": [
-            {**of, "folder": of["page"], "size": "", "href": "" if to_perfetto else _href(path, of["page"], folder)}
+            {**of, "folder": of["page"], "size": "", "href": "" if to_perfetto else _link_to(path, of["page"], folder)}
             for of in summary["incidents"][: -_INCIDENTS - 1 : -1]  # the newest first
         ],
     }
     links = [(to_perfetto, "Open in Perfetto")] if to_perfetto else []
-    of_devices = devices.summarise(run, EVERYTHING) if str(choice) else summary["devices"]
+    of_devices = devices.summarise_devices(run, EVERYTHING) if str(choice) else summary["devices"]
     whole = {**summary, "limits": _tell_limits(choice), "links": links, "devices": of_devices}
     page = ""
     for detail in figures.DETAILS:
@@ -81,10 +81,10 @@ def _make_page(
         "stage_keys": list(BY_KEY),
         "stragglers": [{key: row[key] for key in ("who", "stage", "where")} for row in summary["stragglers"][:1]],
     }  # fmt: skip
-    left_out = [shown(role.role) or figures.ALL for role in figures.in_order(run, first)[figures.ROLES_AT_MOST :]]
+    left_out = [escape_name(role.role) or figures.ALL for role in figures.in_order(run, first)[figures.ROLES_AT_MOST :]]
     drawn = {**scripted, **others, "roles": roles, "roles_left_out": left_out}
     bodies = {key: getattr(sections, key)(summary, drawn) for key, *_ in document.SECTIONS}
-    return document.page(summary, scripted, bodies, sources)
+    return document.write_page(summary, scripted, bodies, sources)
 
 
 def _tell_limits(choice: ReportChoice) -> str:
@@ -105,7 +105,7 @@ def _read_sources() -> dict[str, str]:
         "css": (own / "page.css").read_text("utf-8"), "page": (own / "page.js").read_text("utf-8"),
         "html": (own / "page.html").read_text("utf-8"),
         "plotly": base64.b64encode(plotly).decode("ascii"),
-        "plotly_hash": document.fingerprint(gzip.decompress(plotly).decode("utf-8")),
+        "plotly_hash": document.sign_script(gzip.decompress(plotly).decode("utf-8")),
     }  # fmt: skip
 
 
@@ -120,12 +120,12 @@ def _list_escalations(run: Run, requests: pl.DataFrame, folder: Path | None) -> 
     for row in by_age.sort("age", maintain_order=True).iter_rows(named=True):
         steps = "" if row["first_step"] is None else f"{row['first_step']} to {row['last_step']}"
         total = sizes.get((row["request"], row["stage"], row["rank"]), 0)
-        href = "" if folder is None else _href(Path(run.path), row["folder"], folder)
-        entries.append({**row, "steps": steps, "size": size(total) if total else "", "href": href})
+        href = "" if folder is None else _link_to(Path(run.path), row["folder"], folder)
+        entries.append({**row, "steps": steps, "size": write_size(total) if total else "", "href": href})
     return entries
 
 
-def _href(run: Path, inside: str | None, folder: Path) -> str:
+def _link_to(run: Path, inside: str | None, folder: Path) -> str:
     """Of a folder or file of the run, as seen from where the page lies; "" where there is none such in the run."""
     if not inside:
         return ""

@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from ...stages import canonical
+from ...stages import canonical_key
 from ..report.choice import ReportChoice
-from ..report.escape import shown
+from ..report.escape import escape_name
 from ..role_runs import RoleRun
 from ..run import Run
-from .figures import DETAILS, ROLES_AT_MOST, in_order, packed
+from .figures import DETAILS, ROLES_AT_MOST, in_order, pack_array
 
 STEPS_AT_MOST, RANKS_AT_MOST, DEPTH_AT_MOST = 6, 24, 3
 # Steps that are longer than the one in the middle by so many times what others are off are there too, so many at most.
@@ -101,7 +101,7 @@ def _read_rows(run: Run, role: RoleRun, steps: list[int], ranks: list[int]) -> p
     rows = pl.concat(pieces).join(done, on=["step", "attempt"], how="semi")
     is_own = pl.col("role").fill_null(role.role) == role.role
     rows = rows.filter(is_own & pl.col("duration_ns").is_not_null() & (pl.col("depth") < DEPTH_AT_MOST))
-    return rows.with_columns(stage=pl.Series([name and canonical(name) for name in rows["stage"]], dtype=pl.String))
+    return rows.with_columns(stage=pl.Series([name and canonical_key(name) for name in rows["stage"]], dtype=pl.String))
 
 
 def _of_step(rows: pl.DataFrame, names: list[str]) -> dict[str, Any]:
@@ -109,21 +109,21 @@ def _of_step(rows: pl.DataFrame, names: list[str]) -> dict[str, Any]:
     lanes: dict[Any, str] = {}
     for rank, role, part, label in dict.fromkeys(whose):
         is_plain = part in (None, "", "trainer")
-        words = " ".join(filter(None, (f"rank {rank}", "" if is_plain else shown(part))))
+        words = " ".join(filter(None, (f"rank {rank}", "" if is_plain else escape_name(part))))
         lanes[rank, role, part, label] = label or words
     numbers = {key: number for number, key in enumerate(lanes)}
     begin = int(rows["start_ns"].min() or 0)  # type: ignore[arg-type]
     places = {name: place for place, name in enumerate(names)}
     for name in (*rows["name"].unique(maintain_order=True), *rows["stage"].unique(maintain_order=True)):
-        if name is not None and shown(name) not in places:
-            places[shown(name)] = len(names)
-            names.append(shown(name))
+        if name is not None and escape_name(name) not in places:
+            places[escape_name(name)] = len(names)
+            names.append(escape_name(name))
     return {
         "lanes": list(lanes.values()),
-        "lane": packed([numbers[key] for key in whose], "u2"),
-        "start": packed((rows["start_ns"] - begin).to_numpy() / _NS, "f4"),
-        "length": packed(rows["duration_ns"].to_numpy() / _NS, "f4"),
-        "depth": packed(rows["depth"].to_numpy(), "u1"),
-        "name": packed([places[shown(name)] for name in rows["name"]], "u2"),
-        "stage": packed([65535 if name is None else places[shown(name)] for name in rows["stage"]], "u2"),
+        "lane": pack_array([numbers[key] for key in whose], "u2"),
+        "start": pack_array((rows["start_ns"] - begin).to_numpy() / _NS, "f4"),
+        "length": pack_array(rows["duration_ns"].to_numpy() / _NS, "f4"),
+        "depth": pack_array(rows["depth"].to_numpy(), "u1"),
+        "name": pack_array([places[escape_name(name)] for name in rows["name"]], "u2"),
+        "stage": pack_array([65535 if name is None else places[escape_name(name)] for name in rows["stage"]], "u2"),
     }  # fmt: skip

@@ -9,7 +9,7 @@ from typing import Any, Iterable, Iterator, Mapping
 
 import numpy as np
 
-from ...stages import canonical
+from ...stages import canonical_key
 from ...store.verdicts import Verdict
 from ..role_runs import RoleRun
 
@@ -19,12 +19,12 @@ _SHARE_AT_LEAST = 0.1
 Waited = Mapping["int | None", float]
 
 
-def waited(runs: Iterable[RoleRun], steps: frozenset[int]) -> dict[tuple[str, str], Waited]:
+def measure_waits(runs: Iterable[RoleRun], steps: frozenset[int]) -> dict[tuple[str, str], Waited]:
     """(process, stage) to how long it waits there for whom, of the stages that the members of a role leave together.
     `steps`: in which that is looked at.
     """
     return {
-        (run.members[member].process, canonical(run.stage(piece))): wait
+        (run.members[member].process, canonical_key(run.stage(piece))): wait
         for run in runs for piece in np.flatnonzero(run.waits).tolist() if not run.is_gap(piece)
         for member, wait in enumerate(_of_piece(run, piece, np.isin(run.steps, list(steps))))
     }  # fmt: skip
@@ -40,18 +40,19 @@ def _of_piece(run: RoleRun, piece: int, kept: Any) -> Iterator[Waited]:
         yield {run.members[at].rank: float(of_it) for at, of_it in zip(who.tolist(), sums) if at >= 0}
 
 
-def give(
+def give_causes(
     entries: list[dict[str, Any]], verdicts: Iterable[Verdict], waits: dict[tuple[str, str], Waited], names: list[str]
 ) -> None:
     """Give each row of the report's stages its `waits_for` and `is_cause`, and each stage the `slowest` by its cause.
 
     Rows of the `entries` of `measuring` are put into another order: whoever waits comes last. `verdicts`: those that
-    hold and blame a rank, the most costly first; `waits`: as `waited` gives them; `names`: of processes, by their row.
+    hold and blame a rank, the most costly first; `waits`: as `measure_waits` gives them; `names`: of processes, by
+    their row.
     """
     verdicts = [verdict for verdict in verdicts if verdict.rank is not None or verdict.process]
     for entry in entries:
         for row in entry["ranks"]:
-            wait = waits.get((names[row["process"]], canonical(entry["stage"])))
+            wait = waits.get((names[row["process"]], canonical_key(entry["stage"])))
             row["is_cause"] = any(
                 (row["label"] == of.process if of.rank is None else of.rank == row["rank"] and _is_of(of, row))
                 for of in verdicts if _is_in(of, entry["stage"])
@@ -70,7 +71,7 @@ def _is_of(verdict: Verdict, row: dict[str, Any]) -> bool:
 def _is_in(verdict: Verdict, stage: str) -> bool:
     """Is it of this stage, and not of the time before it?"""
     is_before = verdict.evidence.get("where") in ("before", "behind_gap")
-    return verdict.stage is not None and canonical(verdict.stage) == canonical(stage) and not is_before
+    return verdict.stage is not None and canonical_key(verdict.stage) == canonical_key(stage) and not is_before
 
 
 def _waits_for(row: dict[str, Any], stage: str, verdicts: list[Verdict], wait: Waited | None) -> dict[str, Any] | None:

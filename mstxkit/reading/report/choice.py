@@ -8,7 +8,7 @@ from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, Iterable, NamedTuple, Sequence
 
 from ...errors import CaptureError, ReadError
-from ...stages import canonical
+from ...stages import canonical_key
 from ...store import metrics_setting
 from ...store.metrics_setting import NOTHING_KNOWN, Flops
 
@@ -98,7 +98,7 @@ class Supposed(NamedTuple):
 NOTHING_SUPPOSED = Supposed()
 
 
-def supposed(
+def read_supposed(
     trainers: int | None = None, rollouts: int | None = None, flops_per_token: str | None = None,
     peak_flops: str | None = None,
 ) -> Supposed:  # fmt: skip
@@ -108,7 +108,7 @@ def supposed(
     if (flops_per_token is None) != (peak_flops is None):
         raise ReadError("--flops-per-token and --peak-flops are given together")
     try:
-        return Supposed(trainers, rollouts, metrics_setting.checked(None, flops_per_token, peak_flops).flops)
+        return Supposed(trainers, rollouts, metrics_setting.check_metrics(None, flops_per_token, peak_flops).flops)
     except CaptureError as exc:
         of_both = f"--flops-per-token {flops_per_token!r}, --peak-flops {peak_flops!r}"
         raise ReadError(
@@ -116,7 +116,7 @@ def supposed(
         ) from exc
 
 
-def parsed(
+def read_choice(
     steps: str | None = None, ranks: str | None = None, stages: str | None = None, ranges: str | None = None
 ) -> ReportChoice:
     """From the forms of the command line: `5:10`, `0,3-5`, `actor_update,ref*`, and `10` or names.
@@ -156,9 +156,9 @@ def names_of(what: str, wanted: Sequence[str], there: Iterable[str]) -> set[str]
     Raises ReadError: one that is asked for is none of them.
     """
     names, answering = list(there), set[str]()
-    keys = {name: canonical(name) for name in names} if what == "stage" else {}
+    keys = {name: canonical_key(name) for name in names} if what == "stage" else {}
     for name in wanted:
-        same = {each for each in names if each == name or keys.get(each) == canonical(name)}
+        same = {each for each in names if each == name or keys.get(each) == canonical_key(name)}
         alike = same or {each for each in names if "*" in name and fnmatchcase(each, name.replace("[", "[[]"))}
         if not alike:
             near = difflib.get_close_matches(name, names, n=1)
@@ -170,7 +170,7 @@ def names_of(what: str, wanted: Sequence[str], there: Iterable[str]) -> set[str]
     return answering
 
 
-def check(choice: ReportChoice, ranks: Iterable[int | None], first: int | None, last: int | None) -> None:
+def check_choice(choice: ReportChoice, ranks: Iterable[int | None], first: int | None, last: int | None) -> None:
     """Raises ReadError: a run of these ranks and of the steps from the first to the last has nothing of the choice."""
     if choice.steps is not None:
         if first is None or last is None:

@@ -12,13 +12,13 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from ...errors import ReadError
-from ...store.values import grouped
+from ...store.values import group_by
 from ..run import Run
 from ..tables import device_entries, lateness
 from .choice import ReportChoice, names_of
-from .escape import NAME_LIMIT, for_rich, shown
+from .escape import NAME_LIMIT, escape_name, for_rich
 from .number_table import NOTHING, PlainTable
-from .units import duration, spans
+from .units import write_duration, write_spans
 
 # What the time of a stage is divided into; transfer and waiting are parts of communicating, told or bounded.
 PARTS = ("computing", "communicating", "transfer", "waiting", "free")
@@ -28,9 +28,9 @@ TIMES = ("stage_ns", *(f"{part}_ns" for part in PARTS))
 _STAGES_SHOWN, _RANKS_SHOWN, _WINDOWS_SHOWN = 16, 4, 3
 
 
-def summarise(run: Run, choice: ReportChoice) -> list[dict[str, Any]]:
-    """Of each stage, the longest first, and rank: `means`. *Cost*: the run's own profiles are joined the first time, a
-    gigabyte of them at most.
+def summarise_devices(run: Run, choice: ReportChoice) -> list[dict[str, Any]]:
+    """Of each stage, the longest first, and rank: `take_means`. *Cost*: the run's own profiles are joined the first
+    time, a gigabyte of them at most.
     """
     rows = run.device().filter(choice.rows())
     if choice.stages is not None:
@@ -41,11 +41,11 @@ def summarise(run: Run, choice: ReportChoice) -> list[dict[str, Any]]:
         except ReadError:  # the report has it, and no device did anything in it
             return []
     most = pl.col("stage_ns").max().over("stage")
-    of_ranks = means(rows, "stage", "rank")
+    of_ranks = take_means(rows, "stage", "rank")
     return of_ranks.sort(most, "stage", "rank", descending=[True, False, False], nulls_last=True).to_dicts()
 
 
-def means(rows: pl.DataFrame, *keys: str) -> pl.DataFrame:
+def take_means(rows: pl.DataFrame, *keys: str) -> pl.DataFrame:
     """Of each group of rows of `Run.device()` the keys, `steps, stage_ns` and each of PARTS in ns, a step.
 
     In the mean of the steps; what no file tells is null. Transfer and waiting are so where one row does not tell them:
@@ -70,51 +70,55 @@ def means(rows: pl.DataFrame, *keys: str) -> pl.DataFrame:
     )  # fmt: skip
 
 
-def texts(row: dict[str, Any], nothing: str, names: tuple[str, ...] = TIMES) -> list[str]:
-    """Times of a row of `means` as they are shown: what is bounded with both ends, what is guessed with its mark."""
+def write_times(row: dict[str, Any], nothing: str, names: tuple[str, ...] = TIMES) -> list[str]:
+    """Times of a row of `take_means` as they are shown: what is bounded with both ends, what is guessed with its
+    mark.
+    """
     listed = []
     for part in (name[: -len("_ns")] for name in names):
         value, least, most = (row.get(f"{part}{end}_ns") for end in ("", "_from", "_to"))
         if value is not None:
-            listed.append(("about " if part in _APART and row["known"] == "guessed" else "") + duration(value))
+            listed.append(("about " if part in _APART and row["known"] == "guessed" else "") + write_duration(value))
         elif least is None or most is None:
             listed.append(nothing)
         else:
-            listed.append(f"{duration(least)} to {duration(most)}" if least else f"up to {duration(most)}")
+            listed.append(
+                f"{write_duration(least)} to {write_duration(most)}" if least else f"up to {write_duration(most)}"
+            )
     return listed
 
 
-def origin(devices: list[dict[str, Any]]) -> str:
+def write_origin(devices: list[dict[str, Any]]) -> str:
     """`Ascend DB of ranks 0-5, steps 0 to 9, right to 12 µs`: what the rows are from."""
-    ranks = spans(row["rank"] for row in devices if row["rank"] is not None)
+    ranks = write_spans(row["rank"] for row in devices if row["rank"] is not None)
     steps = {row[key] for row in devices for key in ("first_step", "last_step") if row[key] is not None}
     of_ranks = f" of rank{'s' * (not ranks.isdecimal())} {ranks}" if ranks else ""
     ends = " to ".join(map(str, sorted({min(steps), max(steps)}))) if steps else ""
     of_steps = f", step{'s' * (len(steps) > 1)} {ends}" if steps else ""
     error = max((row["error_ns"] for row in devices if row["error_ns"] is not None), default=None)
     by = " by the wall clock" if any("wall clock" in row["clocks"] for row in devices) else ""
-    right = "" if not error else f", right to {duration(error)}{by}"
-    sources = " and ".join(sorted({shown(source) for row in devices for source in row["sources"]}))
+    right = "" if not error else f", right to {write_duration(error)}{by}"
+    sources = " and ".join(sorted({escape_name(source) for row in devices for source in row["sources"]}))
     return f"{sources}{of_ranks}{of_steps}{right}"
 
 
-def lines(devices: list[dict[str, Any]], everything: bool) -> list[RenderableType]:
+def render_devices(devices: list[dict[str, Any]], everything: bool) -> list[RenderableType]:
     """A table, where there is anything to show, and what it is from."""
     if not devices:
         return []
-    stages = grouped(devices, lambda row: str(row["stage"]))
+    stages = group_by(devices, lambda row: str(row["stage"]))
     numbers = ("steps", "recorded", *PARTS)
     table = PlainTable("devices, of a step", *numbers, right=numbers)
     for stage in list(stages) if everything else list(stages)[:_STAGES_SHOWN]:
         rows, shown = stages[stage], len(stages[stage]) if everything else _RANKS_SHOWN
         for row in rows if len(rows) <= shown + 1 else rows[:shown]:
             name = for_rich(stage, NAME_LIMIT).append(f"  rank {row['rank']}")
-            table.add_row(name, str(row["steps"]), *texts(row, NOTHING))
+            table.add_row(name, str(row["steps"]), *write_times(row, NOTHING))
         if len(rows) > shown + 1:
             table.add_row(Text(f"  … {len(rows) - shown} more ranks (--all)", "dim"))
     hidden = 0 if everything else len(stages) - _STAGES_SHOWN
     more = [Text(f"… {hidden} shorter stages (--all)", "dim")] if hidden > 0 else []
-    return [table, *more, Text(f"  from {origin(devices)}", "dim")]
+    return [table, *more, Text(f"  from {write_origin(devices)}", "dim")]
 
 
 def find_last(run: str | os.PathLike[str], run_id: str) -> list[dict[str, Any]]:
@@ -123,7 +127,7 @@ def find_last(run: str | os.PathLike[str], run_id: str) -> list[dict[str, Any]]:
     --analyse` has not parsed it for two ranks yet. *Cost*: reads their databases.
     """
     latest = []
-    windows = [window for window in device_entries.windows(run, run_id) if window.is_parsed or window.is_of_npu]
+    windows = [window for window in device_entries.find_windows(run, run_id) if window.is_parsed or window.is_of_npu]
     for window in windows[-_WINDOWS_SHOWN:]:
         about = {key: getattr(window, key) for key in ("request", "stage", "step", "is_parsed")}
         late = (row for row in lateness.of_device(window) if row.late_ns > row.error_ns)

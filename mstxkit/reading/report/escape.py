@@ -27,7 +27,7 @@ def for_terminal(text: str, limit: int | None = None) -> str:
     return "".join(_show_character(char) for char in text)
 
 
-def shown(name: str | None) -> str:
+def escape_name(name: str | None) -> str:
     """A name from a trace, safe and not too long."""
     return "" if name is None else for_terminal(name, NAME_LIMIT)
 

@@ -13,11 +13,11 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from ...store.report import EXPIRED, FAILED, REFUSED
-from ...store.values import grouped
+from ...store.values import group_by
 from ..run import Run
-from .escape import SENTENCE_LIMIT, for_terminal, shown
-from .sentences import listed
-from .units import size, spans
+from .escape import SENTENCE_LIMIT, escape_name, for_terminal
+from .sentences import list_texts
+from .units import write_size, write_spans
 
 _SHOWN, _RANKS_AT_MOST = 10, 1 << 20
 _PROFILES_SHOWN, _RANKS_SHOWN = 5, 8
@@ -25,29 +25,29 @@ _PATH_LIMIT, _NAMED = 160, 4
 _REPLACED = "replaced since"
 
 
-def missing(processes: pl.DataFrame) -> str:
+def list_missing(processes: pl.DataFrame) -> str:
     """`0,4-7`: ranks of the last attempt of which nothing is here; "" where all are, or nobody knows how many."""
     rows = processes.select("attempt", "rank", "world_size").rows()
     newest = max((attempt for attempt, *_ in rows), default=0)
     sizes = {size for attempt, rank, size in rows if attempt == newest and size and rank is not None}
     there = {rank for attempt, rank, _ in rows if attempt == newest}
-    return spans({*range(min(*sizes, _RANKS_AT_MOST))} - there) if len(sizes) == 1 else ""
+    return write_spans({*range(min(*sizes, _RANKS_AT_MOST))} - there) if len(sizes) == 1 else ""
 
 
-def lines(places: list[dict[str, Any]], absent: str = "") -> list[Text]:
-    """One line a host with files on its own disk, the most bytes first, by the rows of `places.rows`; one for what was
-    removed of processes of which nothing is left; one for ranks that are `missing`.
+def render_gaps(places: list[dict[str, Any]], absent: str = "") -> list[Text]:
+    """One line a host with files on its own disk, the most bytes first, by the rows of `places.list_places`; one for
+    what was removed of processes of which nothing is left; one for ranks that are `missing`.
     """
     held = sorted((row for row in places if row["files"]), key=lambda row: -row["bytes"])
     made = []
     for row in held[:_SHOWN]:
-        count = f"{row['files']} sealed file{'' if row['files'] == 1 else 's'}, {size(row['bytes'])}"
+        count = f"{row['files']} sealed file{'' if row['files'] == 1 else 's'}, {write_size(row['bytes'])}"
         place = "this host's own disk, and read" if row["is_here"] else "the own disk of its host, and not read here"
         why = f": {for_terminal(row['problem'], 200)}" if row["problem"] else ""
         made.append(Text.assemble((f"{for_terminal(row['host'], 64)}: ", "yellow"), f"{count} on {place}{why}"))
     if len(held) > _SHOWN:
-        rest = sum(row["bytes"] for row in held[_SHOWN:])
-        made.append(Text(f"… and {len(held) - _SHOWN} more hosts, {size(rest)} (--json lists all)", "dim"))
+        rest = write_size(sum(row["bytes"] for row in held[_SHOWN:]))
+        made.append(Text(f"… and {len(held) - _SHOWN} more hosts, {rest} (--json lists all)", "dim"))
     files, records = (sum(row[key] for row in places) for key in ("gone_files", "gone_records"))
     if files:
         made.append(Text(f"removed for a quota or for age: all of some processes, {files} files, {records} records"))
@@ -70,10 +70,10 @@ def lines_of_profiles(failures: list[dict[str, Any]]) -> list[RenderableType]:
         ranks = [rank for rank in failure["ranks"] if rank is not None]
         more = f" and {len(ranks) - _RANKS_SHOWN} more" if len(ranks) > _RANKS_SHOWN else ""
         who = f" on rank{'s' * (len(ranks) > 1)} {', '.join(map(str, ranks[:_RANKS_SHOWN]))}{more}" if ranks else ""
-        head = f"Profile of {shown(failure['stage'] or '?')}{who} {failure['state']}: "
+        head = f"Profile of {escape_name(failure['stage'] or '?')}{who} {failure['state']}: "
         reason = for_terminal(failure["reason"] or "no reason was given", SENTENCE_LIMIT)
         style = "bold red" if failure["state"] == FAILED else "yellow"
-        made.append(Text.assemble((head, style), f"{reason} (request {shown(failure['request'])})"))
+        made.append(Text.assemble((head, style), f"{reason} (request {escape_name(failure['request'])})"))
     if (rest := len(failures) - _PROFILES_SHOWN) > 0:
         made.append(Text(f"… and {rest} more profiles that did not come (--json lists all)", "dim"))
     return made
@@ -83,7 +83,7 @@ def patch_lines(patches: list[dict[str, Any]]) -> list[str]:
     """One line and more a framework, safe to show, from the rows of `Run.patches()` as dicts; nothing of a framework
     that no process has imported, unless its version is not known.
     """
-    by_framework = grouped(patches, lambda row: str(row["framework"]))
+    by_framework = group_by(patches, lambda row: str(row["framework"]))
     texts = [line for name, rows in sorted(by_framework.items()) for line in _of_framework(name, rows)]
     return [for_terminal(text, 2 * _PATH_LIMIT) for text in texts]
 
@@ -99,8 +99,7 @@ def _of_framework(framework: str, rows: list[dict[str, Any]]) -> list[str]:
     if not applied and not failed:
         return [f"{line}; none of its {len({row['path'] for row in rows})} targets is in place" for line in texts]
     counted = f"{len(paths)} of the {len(held)} targets that this version has, in {len(processes)} processes"
-    waiting = len(held - tried)
-    rest = f"; {waiting} in modules that none has imported" if waiting else ""
+    rest = f"; {len(held - tried)} in modules that none has imported" if held - tried else ""
     texts.append(f"autopatch {framework}: {counted}{rest}{_tell_calls(applied)}")
     for path, reason, detail in sorted(failed):
         why = f" {detail}" if reason == _REPLACED else f" ({detail})" if detail else ""
@@ -116,4 +115,4 @@ def _tell_calls(applied: list[dict[str, Any]]) -> str:
             calls[row["path"]] = calls.get(row["path"], 0) + row["calls"]
     never = [path.partition(":")[2] for path, count in calls.items() if not count]
     words = f"; in place and called {sum(calls.values())} times" if calls else ""
-    return words + (f"; in place, never called: {listed(never, ', ', _NAMED)}" if never else "")
+    return words + (f"; in place, never called: {list_texts(never, ', ', _NAMED)}" if never else "")

@@ -15,16 +15,16 @@ from typing import Any, Iterable, Mapping, NamedTuple, Sequence
 from rich.console import RenderableType
 from rich.text import Text
 
-from ...stages import canonical
+from ...stages import canonical_key
 from ...store import fate
 from ...store.control_folder import ControlFolder
 from ...store.request import WHOLE_STEPS
-from ..processes import liveness
+from ..processes import find_living
 from ..tables import profiles
 from . import matters, no_verdict
 from .account import Account, Matter
-from .number_table import below
-from .sentences import begun
+from .number_table import indent_lines
+from .sentences import begin_sentence
 
 _OTHERS = 4
 _LISTENS_WITHIN_NS = 180_000_000_000
@@ -46,36 +46,36 @@ class Possible(NamedTuple):
     profiled: frozenset[tuple[str, int | None]]
 
 
-def possible(run: str, run_id: str, processes: Iterable[Mapping[str, Any]]) -> Possible:
+def find_possible(run: str, run_id: str, processes: Iterable[Mapping[str, Any]]) -> Possible:
     """*Cost*: reads a small file a rank, and one a profile."""
     folder = Path(run).resolve()
     control, newest_ns = ControlFolder(folder, run_id, is_private=False), time.time_ns() - _LISTENS_WITHIN_NS
-    is_alive = liveness((process["host"], process["pid"], process["state"]) for process in processes)
+    is_alive = find_living((process["host"], process["pid"], process["state"]) for process in processes)
     listening = [
-        heard for heard in fate.heard(control, is_alive)
+        heard for heard in fate.read_heard(control, is_alive)
         if heard.standing.backend is not None
         and (heard.is_alive or (heard.is_alive is None and heard.acknowledgement.written_ns > newest_ns))
     ]  # fmt: skip
     may_write = os.access(control.path if os.path.exists(control.path) else folder, os.W_OK)
-    lying = [row for row in profiles.rows(run, run_id, []) if row["place"] == profiles.RUN and row["request"]]
+    lying = [row for row in profiles.list_rows(run, run_id, []) if row["place"] == profiles.RUN and row["request"]]
     return Possible(
         frozenset(key for heard in listening if may_write for key in heard.keys),
-        frozenset((canonical(row["stage"]), row["rank"]) for row in lying),
+        frozenset((canonical_key(row["stage"]), row["rank"]) for row in lying),
     )
 
 
-def headline(account: Account, now: Possible | None = None) -> dict[str, Any]:
+def make_headline(account: Account, now: Possible | None = None) -> dict[str, Any]:
     """`headline` and `matters`, plain values: all that is the matter as it weighs, and the first with its `verdict`, a
     whole sentence. `now`: what can be done with the run; None: what its judge advises.
     """
-    every = matters.weighed(account)
+    every = matters.weigh_matters(account)
     if now is not None:
-        every = [matter._replace(next=command(account, matter, now)) for matter in every]
+        every = [matter._replace(next=write_command(account, matter, now)) for matter in every]
     plain = [{**matter._asdict(), "ranks": list(matter.ranks)} for matter in every]
-    return {"headline": {**plain[0], "verdict": begun(plain[0]["words"]) + "."}, "matters": plain}
+    return {"headline": {**plain[0], "verdict": begin_sentence(plain[0]["words"]) + "."}, "matters": plain}
 
 
-def lines(matters: Sequence[dict[str, Any]], everything: bool = False) -> list[RenderableType]:
+def render_headline(matters: Sequence[dict[str, Any]], everything: bool = False) -> list[RenderableType]:
     """The first lines of a terminal: the first one with why and what next, others in a line each."""
     first, *others = matters
     shown_lines: list[RenderableType] = [_write_line("Verdict", first), *_write_below(first, everything)]
@@ -93,12 +93,12 @@ def _write_line(word: str, matter: dict[str, Any]) -> Text:
 
 def _write_below(matter: dict[str, Any], everything: bool) -> list[RenderableType]:
     keys = ("why", "profile", "advice", "next", *(["evidence"] if everything else []))
-    return below([({"advice": "do"}.get(key, key), matter[key]) for key in keys])
+    return indent_lines([({"advice": "do"}.get(key, key), matter[key]) for key in keys])
 
 
-def command(account: Account, matter: Matter, now: Possible) -> str:
+def write_command(account: Account, matter: Matter, now: Possible) -> str:
     """The command; "" where there is nothing more to see."""
-    run, key = shlex.quote(account.path), matter.stage and canonical(matter.stage)
+    run, key = shlex.quote(account.path), matter.stage and canonical_key(matter.stage)
     if matter.next.startswith("cat ") or matter.kind in _OF_KIND:
         return matter.next or _OF_KIND[matter.kind].format(run=run)
     if any(stage == key and (not matter.ranks or rank in matter.ranks) for stage, rank in now.profiled):

@@ -8,7 +8,7 @@ from typing import Iterable
 
 from ...store import job_file, whereabouts
 from ...store.job_file import JobState
-from ...store.whereabouts import Whereabouts, span
+from ...store.whereabouts import Whereabouts, write_span
 
 # A judge says at least each three seconds that it is there, and judges a step within some; hosts say each five where
 # their ranks are.
@@ -17,7 +17,7 @@ _LATE_S, _SEEN_S, _STEPS, _NS = 20.0, 15.0, 2, 1e9
 
 def judged_so_far(path: str, run_id: str) -> str:
     """As `in_words`, of a run folder."""
-    return in_words(job_file.read(Path(path), run_id), whereabouts.seen(Path(path), run_id, []))
+    return in_words(job_file.read_state(Path(path), run_id), whereabouts.read_seen(Path(path), run_id, []))
 
 
 def in_words(job: JobState | None, where: Iterable[Whereabouts]) -> str:
@@ -32,5 +32,5 @@ def in_words(job: JobState | None, where: Iterable[Whereabouts]) -> str:
         if silent_s <= _LATE_S and reached - role.step > _STEPS:
             late_s = (now_ns - role.end_ns) / _NS
         if reached >= 0 and late_s > _LATE_S:
-            return f"judged up to step {role.step:,}, {span(late_s)} ago: the job is in step {reached:,} by now"
+            return f"judged up to step {role.step:,}, {write_span(late_s)} ago: the job is in step {reached:,} by now"
     return ""

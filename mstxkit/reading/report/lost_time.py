@@ -9,15 +9,15 @@ from __future__ import annotations
 import math
 from typing import Any, Callable, Mapping, Sequence
 
-from ...stages import canonical
+from ...stages import canonical_key
 from ...store.values import finite_number
 from ...store.verdicts import ALL_SLOW, COMPUTE, HANG, IMBALANCE, INPUT, JITTER, NOT_ENOUGH_EVIDENCE, SERIAL
 from . import no_verdict, step_words
 from .account import Account, Matter, Rows
-from .escape import SENTENCE_LIMIT, for_terminal, shown
-from .number_table import percent
-from .sentences import blames, sentence
-from .units import duration, size, spans
+from .escape import SENTENCE_LIMIT, escape_name, for_terminal
+from .number_table import write_percent
+from .sentences import blames_cause, write_sentence
+from .units import write_duration, write_size, write_spans
 
 STRAGGLER, ALONE, CHANGE, LINK = "straggler", "alone", "change", "link"
 TAIL, BUBBLE, SPLIT = "tail", "bubble", "split"
@@ -30,16 +30,16 @@ _ADVICE = {
 _WHOLE = 0.95  # of all steps
 _OF_SETS = (COMPUTE, INPUT, SERIAL, NOT_ENOUGH_EVIDENCE)
 _BY_ENDING: dict[str, Callable[[float], str]] = {
-    "_ns": duration,
-    "_us": lambda us: duration(1e3 * us),
-    "_ms": lambda ms: duration(1e6 * ms),
-    "_s": lambda seconds: duration(1e9 * seconds),
-    "_ratio": percent,
-    "_bytes": size,
+    "_ns": write_duration,
+    "_us": lambda us: write_duration(1e3 * us),
+    "_ms": lambda ms: write_duration(1e6 * ms),
+    "_s": lambda seconds: write_duration(1e9 * seconds),
+    "_ratio": write_percent,
+    "_bytes": write_size,
 }
 
 
-def of(account: Account) -> tuple[list[Matter], float]:
+def weigh_losses(account: Account) -> tuple[list[Matter], float]:
     """All that are worth being told of; and what the costliest of the others saves, as a share of the run's time."""
     judged = [verdict for verdict in account.verdicts if verdict["kind"] != HANG]
     rows = [row for row in account.what_if if row["saved_ratio"]]
@@ -58,7 +58,9 @@ def of(account: Account) -> tuple[list[Matter], float]:
         of_set = [row for row in rest if _is_of_set(gone, row)]
         rest = [row for row in rest if row not in of_set[1:]]
     for row in (row for kind in TOLD_FROM for row in rest if row["kind"] == kind):
-        weight = (row["saved_ratio"] - (row["error_ratio"] or 0.0)) * _share(account, row) - _explained(row, explained)
+        weight = (row["saved_ratio"] - (row["error_ratio"] or 0.0)) * _share_of(account, row) - _sum_explained(
+            row, explained
+        )
         if weight > 0:
             others.append(_of_row(account, row, weight))
             explained.append((row["role"], row["stage"], weight))
@@ -66,7 +68,7 @@ def of(account: Account) -> tuple[list[Matter], float]:
     return matters + told_of, max((matter.weight for matter in others if matter not in told_of), default=0.0)
 
 
-def _explained(row: Mapping[str, Any], losses: Sequence[tuple[str | None, str | None, float]]) -> float:
+def _sum_explained(row: Mapping[str, Any], losses: Sequence[tuple[str | None, str | None, float]]) -> float:
     """How much of what a row saves is told already: of a slow rank nothing, of a tail, of few steps and of who is
     alone what is in that stage, else all that is of its role.
     """
@@ -78,7 +80,7 @@ def _explained(row: Mapping[str, Any], losses: Sequence[tuple[str | None, str | 
 
 
 def _key_of(stage: str | None) -> str | None:
-    return stage and canonical(stage)
+    return stage and canonical_key(stage)
 
 
 def _find_replayed(account: Account, verdicts: Rows, rows: Rows) -> list[Mapping[str, Any] | None]:
@@ -91,7 +93,7 @@ def _find_replayed(account: Account, verdicts: Rows, rows: Rows) -> list[Mapping
             row for row in rows if row not in replayed
             and ((row["kind"] in kinds and _is_of(verdict, row)) or _is_its_tail(account, verdict, row))
         )  # fmt: skip
-        names_any = (blames(verdict) or verdict["group"]) and verdict["stage"] is not None
+        names_any = (blames_cause(verdict) or verdict["group"]) and verdict["stage"] is not None
         replayed.append(next(same, None) if names_any else None)
     return replayed
 
@@ -123,7 +125,7 @@ def _is_of_set(verdict: Mapping[str, Any], row: Mapping[str, Any]) -> bool:
     is_also = row["stage"] in str(verdict["evidence"].get("also_in", "")).split(", ")
     is_there = is_also or _key_of(row["stage"]) == _key_of(verdict["stage"])
     is_set = verdict["kind"] in _OF_SETS and verdict["rank"] is None
-    is_it = is_set and (row["rank"] in verdict["group"] or row["group"] == spans(verdict["group"]))
+    is_it = is_set and (row["rank"] in verdict["group"] or row["group"] == write_spans(verdict["group"]))
     is_it = is_it or (is_also and row["rank"] == verdict["rank"])
     return is_it and is_there and row["kind"] in (STRAGGLER, ALONE)
 
@@ -132,18 +134,20 @@ def of_verdict(verdict: Mapping[str, Any]) -> Matter:
     """In its own words."""
     advice, command, rest = for_terminal(verdict["next"] or "", SENTENCE_LIMIT).partition("mstxkit ")
     since = "" if verdict["since_step"] is None else f", since step {verdict['since_step']}"
-    cost = f"{percent(verdict['impact_ratio'])} of each step is lost by it{since}" if verdict["impact_ratio"] else ""
+    cost = (
+        f"{write_percent(verdict['impact_ratio'])} of each step is lost by it{since}" if verdict["impact_ratio"] else ""
+    )
     shares = {"seen in {} of the steps since then": verdict["recurrence_ratio"], "confidence {}": verdict["confidence"]}
-    sureness = [words.format(percent(ratio)) for words, ratio in shares.items() if ratio]
+    sureness = [words.format(write_percent(ratio)) for words, ratio in shares.items() if ratio]
     why_not = for_terminal(verdict["no_request"] or "", SENTENCE_LIMIT)
     profile = f"none was asked for: {why_not}" if why_not else ""
     if verdict["request"]:
         but = f", which did not come: {why_not}" if why_not else ""
-        profile = f"it has asked for one by itself: request {shown(verdict['request'])}{but}"
+        profile = f"it has asked for one by itself: request {escape_name(verdict['request'])}{but}"
     return Matter(
-        verdict["kind"], sentence(verdict), "nothing goes on" if verdict["kind"] == HANG else cost,
+        verdict["kind"], write_sentence(verdict), "nothing goes on" if verdict["kind"] == HANG else cost,
         for_terminal(verdict["waits_for"] or "", SENTENCE_LIMIT), advice.rstrip(" ;:").removesuffix("; or"),
-        profile, "; ".join([*sureness, evidence(verdict["evidence"])]), command + rest, blames(verdict),
+        profile, "; ".join([*sureness, write_evidence(verdict["evidence"])]), command + rest, blames_cause(verdict),
         verdict["impact_ratio"], verdict["stage"], () if verdict["rank"] is None else (verdict["rank"],),
         verdict["since_step"] if verdict["kind"] in (ALL_SLOW, NOT_ENOUGH_EVIDENCE) else None,
     )  # fmt: skip
@@ -158,8 +162,8 @@ def _by_steps(account: Account, matter: Matter, row: Mapping[str, Any] | None) -
     is_later = account.steps and row["last_step"] > row["first_step"] > account.steps[0]  # than the first that there is
     count, (first, last) = row["last_step"] - row["first_step"] + 1, account.steps or (0, -1)
     part = "" if not account.steps or count > _WHOLE * (last - first + 1) else f" ({count} of {last - first + 1})"
-    less = f"{percent(row['saved_ratio'])}{step_words.error(row)} less"
-    times = f"{duration(row['without_ns'])}, not {duration(row['step_ns'])}"
+    less = f"{write_percent(row['saved_ratio'])}{step_words.write_error(row)} less"
+    times = f"{write_duration(row['without_ns'])}, not {write_duration(row['step_ns'])}"
     to = f"{row['steps']} of " if row.get("steps") else ""
     to += f"steps {row['first_step']} to" if count > 1 else "step"
     cost = f"without it a step takes {times}: {less}, in {to} {row['last_step']}{part}"
@@ -175,25 +179,29 @@ def _with_others(matter: Matter, verdict: Mapping[str, Any], alone: float) -> Ma
     together = finite_number(verdict["evidence"].get("together_ratio")) or 0.0
     if not matter.blames or together < max(TOLD_FROM[STRAGGLER], 2 * alone):
         return matter
-    return matter._replace(cost=f"{matter.cost}; {percent(together)} without all that take longer", weight=together)
+    return matter._replace(
+        cost=f"{matter.cost}; {write_percent(together)} without all that take longer", weight=together
+    )
 
 
 def _of_row(account: Account, row: Mapping[str, Any], weight: float) -> Matter:
     """A loss that no verdict tells of."""
-    kind, stage = row["kind"], shown(row["stage"])
+    kind, stage = row["kind"], escape_name(row["stage"])
     words = {
-        **dict.fromkeys((STRAGGLER, ALONE, CHANGE), step_words.slow(row)),
+        **dict.fromkeys((STRAGGLER, ALONE, CHANGE), step_words.describe_slow(row)),
         LINK: f"the collectives of ranks {row['group']} are slow in {stage}",
         TAIL: f"there is a long tail in {stage}: all wait for the last of it",
         BUBBLE: f"ranks are not done together: they wait for the last of them {step_words.WHERE[row['where']]} {stage}",
         SPLIT: f"trainers and rollouts wait for each other: {row['trainers']} and {row['rollouts']} would be better",
     }[kind]  # fmt: skip
-    whose = f" (role {shown(row['role'])})" if account.roles > 1 and row["role"] else ""
+    whose = f" (role {escape_name(row['role'])})" if account.roles > 1 and row["role"] else ""
     ranks = () if row["rank"] is None else (row["rank"],)
     gates = [gate for gate in account.held_up_by if kind == BUBBLE and gate["role"] == row["role"]][:1]
     where = next((gate["stage"] for gate in gates), stage)
     # Of a tail who is last; of waiting for whom most of it is; of a rank that is not blamed any more, why not.
-    gone = (gone for gone in account.judged["withdrawn"] if kind == STRAGGLER and blames(gone) and _is_of(gone, row))
+    gone = (
+        gone for gone in account.judged["withdrawn"] if kind == STRAGGLER and blames_cause(gone) and _is_of(gone, row)
+    )
     why = [
         *(map(step_words.whose_tail, _find_tails(account, row)) if kind == TAIL else ()),
         *map(step_words.held_up, gates), *(for_terminal(verdict["withdrawn"], SENTENCE_LIMIT) for verdict in gone),
@@ -202,7 +210,7 @@ def _of_row(account: Account, row: Mapping[str, Any], weight: float) -> Matter:
     return _by_steps(account, matter, row)._replace(weight=weight)
 
 
-def _share(account: Account, row: Mapping[str, Any]) -> float:
+def _share_of(account: Account, row: Mapping[str, Any]) -> float:
     """Of the time of the run's steps, how much the row is of."""
     first, last = account.steps or (row["first_step"], row["last_step"])
     whole = (each["step_ns"] for each in account.what_if if (each["first_step"], each["last_step"]) == (first, last))
@@ -210,11 +218,11 @@ def _share(account: Account, row: Mapping[str, Any]) -> float:
     return float(min(1.0, longer * (row["last_step"] - row["first_step"] + 1) / (last - first + 1)))
 
 
-def evidence(numbers: Mapping[str, Any]) -> str:
+def write_evidence(numbers: Mapping[str, Any]) -> str:
     """`excess 99 %, lost 20.3 ms, members 2, host node3`, every name escaped; "" where there is none."""
     texts = []
     for name, value in numbers.items():
-        words, ending = shown(name).replace("_", " "), next((end for end in _BY_ENDING if name.endswith(end)), "")
+        words, ending = escape_name(name).replace("_", " "), next((end for end in _BY_ENDING if name.endswith(end)), "")
         if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
             texts += [] if value in (None, "") else [f"{words} {for_terminal(str(value), 100)}"]
         elif ending:

@@ -15,16 +15,16 @@ from typing import Any, Iterator, Mapping
 
 from ...stages import meant_by
 from ...store import incidents
-from ...store.values import grouped
-from ...store.whereabouts import span
+from ...store.values import group_by
+from ...store.whereabouts import write_span
 from .. import endings
 from ..processes import ENDED, LOST, RUNNING
 from . import lost_time, no_verdict
 from .account import Account, Matter
-from .escape import SENTENCE_LIMIT, for_terminal, shown
-from .number_table import percent
-from .sentences import blames, listed, of_incident
-from .units import duration
+from .escape import SENTENCE_LIMIT, escape_name, for_terminal
+from .number_table import write_percent
+from .sentences import blames_cause, list_texts, of_incident
+from .units import write_duration
 
 OUT_OF_MEMORY, HOST_GONE, DAMAGE = "out_of_memory", "host_gone", "damage"
 EARLIER, NAME, ENDED_EARLY = "earlier_attempt", "stage_name", "ended_early"
@@ -34,21 +34,23 @@ _AT_ONCE_NS, _NAMED = 3_000_000_000, 8
 _Row = Mapping[str, Any]
 
 
-def weighed(account: Account) -> list[Matter]:
+def weigh_matters(account: Account) -> list[Matter]:
     """Everything that is the matter with it; at least that nothing is, or that nobody can tell."""
     newest = max((process["attempt"] for process in account.processes), default=0)
-    ends, (losses, least) = [*_ends(account, newest)], lost_time.of(account)
+    ends, (losses, least) = [*_list_ends(account, newest)], lost_time.weigh_losses(account)
     losses = sorted([*losses, *_tell_missing(account)], key=lambda matter: (not matter.blames, -matter.weight))
-    calm = [] if ends or losses else [no_verdict.matter(account, least)]
-    earlier = [(end, "an earlier attempt: ") for attempt in reversed(range(newest)) for end in _ends(account, attempt)]
+    calm = [] if ends or losses else [no_verdict.explain_silence(account, least)]
+    earlier = [
+        (end, "an earlier attempt: ") for attempt in reversed(range(newest)) for end in _list_ends(account, attempt)
+    ]
     earlier += [(_of_end(account, end, []), "over: ") for end in account.incidents if end["over_ns"]]
     past = [end._replace(kind=EARLIER, words=when + end.words, cost="", blames=False) for end, when in earlier]
-    alike = [(shown(stage), meant) for stage in account.stages if (meant := meant_by(stage)) is not None]
+    alike = [(escape_name(stage), meant) for stage in account.stages if (meant := meant_by(stage)) is not None]
     words = (f"no stage that mstxkit knows is called {stage}: {meant} may be meant" for stage, meant in alike)
     return [*ends, *losses, *calm, *past, *(Matter(NAME, each, blames=False) for each in words)]
 
 
-def _ends(account: Account, attempt: int) -> list[Matter]:
+def _list_ends(account: Account, attempt: int) -> list[Matter]:
     """How an attempt of the job was ended or stopped, in the order in which that happened."""
     members = [process for process in account.processes if process["attempt"] == attempt]
     others = {process["process"] for process in account.processes} - {process["process"] for process in members}
@@ -67,12 +69,17 @@ def _ends(account: Account, attempt: int) -> list[Matter]:
     for host in are_gone if len(there) > 1 else ():
         gone = [process for process in dead if process["host"] == host]
         dead = [process for process in dead if process["host"] != host]
-        names, since_ns = listed([shown(process["label"]) for process in gone], ", ", _NAMED), gone[0]["last_seen_ns"]
-        matter = Matter(HOST_GONE, f"host {shown(host)} is gone, with {names}", _aftermath(since_ns, members))
+        names, since_ns = (
+            list_texts([escape_name(process["label"]) for process in gone], ", ", _NAMED),
+            gone[0]["last_seen_ns"],
+        )
+        matter = Matter(
+            HOST_GONE, f"host {escape_name(host)} is gone, with {names}", _write_aftermath(since_ns, members)
+        )
         dated.append((since_ns or 0, matter))
     dated += ((process["last_seen_ns"] or 0, _of_end(account, _as_incident(process), members)) for process in dead)
     if not seen:  # hangs of which there is no page
-        hangs = (verdict for verdict in account.verdicts if verdict["kind"] == incidents.HANG and blames(verdict))
+        hangs = (verdict for verdict in account.verdicts if verdict["kind"] == incidents.HANG and blames_cause(verdict))
         dated += ((verdict["time_ns"], lost_time.of_verdict(verdict)) for verdict in hangs)
     dated += [*_ended_early(members, *min(dated, key=lambda each: each[0]))] if dated else []
     return [matter for _, matter in sorted(dated, key=lambda each: each[0])]
@@ -81,13 +88,13 @@ def _ends(account: Account, attempt: int) -> list[Matter]:
 def _ended_early(members: list[_Row], until_ns: int, then: Matter) -> Iterator[tuple[int, Matter]]:
     """Few of a role that ended in order before the rest, which came no further than to the next step: it needs them."""
     with_steps = (p for p in members if p.get("last_step") is not None and p["rank"] is not None)
-    for of_role in grouped(with_steps, lambda process: (process["role"], process["part"])).values():
+    for of_role in group_by(with_steps, lambda process: (process["role"], process["part"])).values():
         newest = max(process["last_step"] for process in of_role)
         ended = (process for process in of_role if process["state"] == ENDED and process["how"] is None)
         early = [p for p in ended if p["last_step"] == newest - 1 and (p["last_seen_ns"] or until_ns) < until_ns]
         if 0 < 2 * len(early) < len(of_role):
             first = min(early, key=lambda process: process["last_seen_ns"])
-            who = listed([shown(process["label"]) for process in early], ", ", _NAMED)
+            who = list_texts([escape_name(process["label"]) for process in early], ", ", _NAMED)
             words = f"{who} ended in order after step {first['last_step']}, while the others went on to step {newest}"
             yield first["last_seen_ns"], Matter(ENDED_EARLY, words, then.cost, "", "let all ranks have as many batches")
 
@@ -97,7 +104,7 @@ def _as_incident(process: _Row) -> dict[str, Any]:
     inside, how = (process["inside"] or [{}])[0], process["how"] or ""
     kind = incidents.EXCEPTION if process["state"] == ENDED else incidents.KILLED
     where = f"pid {process['pid']} on {process['host']}"
-    entered = f", entered {duration(inside['open_ns'])} before it was last seen" if inside.get("open_ns") else ""
+    entered = f", entered {write_duration(inside['open_ns'])} before it was last seen" if inside.get("open_ns") else ""
     return {
         "kind": kind, "who": process["label"], "how": how, "range": inside.get("name"), "stage": inside.get("stage"),
         "step": inside.get("step"), "since_ns": None, "time_ns": process["last_seen_ns"], "signal": None,
@@ -107,7 +114,7 @@ def _as_incident(process: _Row) -> dict[str, Any]:
 
 def _of_end(account: Account, end: _Row, members: list[_Row]) -> Matter:
     """`end`: an incident, or a death as one."""
-    cost, page = _aftermath(end["time_ns"] or 0, members), end["page"]
+    cost, page = _write_aftermath(end["time_ns"] or 0, members), end["page"]
     if end["kind"] == incidents.HANG:
         cost = "nothing goes on" if account.is_running else "nothing went on"
     says_more = ["waits_for"] if end["signal"] else ["reason", "waits_for"]
@@ -118,14 +125,14 @@ def _of_end(account: Account, end: _Row, members: list[_Row]) -> Matter:
     )  # fmt: skip
 
 
-def _aftermath(since_ns: int, members: list[_Row]) -> str:
+def _write_aftermath(since_ns: int, members: list[_Row]) -> str:
     """What became of the others; how long ago it was, where nobody knows of others."""
     if not members:
-        return f"{span(max(0.0, (time.time_ns() - since_ns) / 1e9))} ago"
+        return f"{write_span(max(0.0, (time.time_ns() - since_ns) / 1e9))} ago"
     if any(process["state"] == RUNNING for process in members):
         return "others go on"
     later_ns = max(process["last_seen_ns"] or 0 for process in members) - since_ns
-    return "the job ended with it" if later_ns < _AT_ONCE_NS else f"the job ended {duration(later_ns)} later"
+    return "the job ended with it" if later_ns < _AT_ONCE_NS else f"the job ended {write_duration(later_ns)} later"
 
 
 def _tell_missing(account: Account) -> Iterator[Matter]:
@@ -136,9 +143,9 @@ def _tell_missing(account: Account) -> Iterator[Matter]:
     if files:
         what = "1 file is damaged" if len(files) == 1 else f"{len(files)} files are damaged"
         reason, share = for_terminal(account.damage[0]["reason"], SENTENCE_LIMIT), len(processes) / whole
-        cost = f"of {percent(share)} of the processes"
+        cost = f"of {write_percent(share)} of the processes"
         yield Matter(DAMAGE, f"{what}: what they held is missing here", cost, reason, weight=share)
     for key, words in (("dropped", "records dropped"), ("faults", "faults inside mstxkit")):
         if lost := [process for process in account.losses if process[key]]:
             most = max(lost, key=lambda process: int(process[key]))
-            yield Matter(DAMAGE, f"{sum(p[key] for p in lost)} {words}, most of them in {shown(most['label'])}")
+            yield Matter(DAMAGE, f"{sum(p[key] for p in lost)} {words}, most of them in {escape_name(most['label'])}")

@@ -32,7 +32,7 @@ class Measured(NamedTuple):
     coalesced: list[dict[str, Any]]
 
 
-def measured(run: Run, processes: pl.DataFrame, choice: ReportChoice) -> Measured:
+def measure_choice(run: Run, processes: pl.DataFrame, choice: ReportChoice) -> Measured:
     """Measure what was asked for; where no steps are named, means leave out warm-up.
     Raises ReadError: nothing in the run answers to the choice, or to a part of it.
     """
@@ -40,18 +40,18 @@ def measured(run: Run, processes: pl.DataFrame, choice: ReportChoice) -> Measure
     occurrences, sums = run.occurrences(), range_sums.of_ranges(run.files, wanted_rows)
     numbers: Any = sums.spans["step"]
     first, last = (None, None) if numbers.is_empty() else (int(numbers.min()), int(numbers.max()))
-    choosing.check(choice, processes["rank"].to_list(), first, last)
+    choosing.check_choice(choice, processes["rank"].to_list(), first, last)
     names, ranks = processes.select(NAMES).to_dicts(), processes.select("rank").with_row_index("process")
-    lasted = range_sums.periods(sums.spans, processes["state"].to_list(), run.files.processes)
+    lasted = range_sums.measure_periods(sums.spans, processes["state"].to_list(), run.files.processes)
     spans, lasted = (rows.join(ranks, on="process").filter(wanted_rows) for rows in (sums.spans, lasted))
     wanted = occurrences.filter(wanted_rows)
-    shares = range_sums.shares(stages.by_step(wanted), lasted)
+    shares = range_sums.measure_shares(stages.by_step(wanted), lasted)
     by_process = stages.by_process(wanted).join(shares, on=["stage", "process"], how="left", maintain_order="left")
     by_process = by_process.with_columns(pl.col("stage").cast(pl.String))
     by_name = _by_name(sums.names, by_process, spans, lasted)
     waiting = run.waits().with_columns(pl.col("stage").cast(pl.String), rank=pl.lit(None, pl.Int64))  # no rank's
     by_process, by_name, waiting = _choose_rows(choice, by_process, by_name, waiting.filter(wanted_rows))
-    totals = {row["stage"]: row for row in stages.totals(wanted).iter_rows(named=True)}
+    totals = {row["stage"]: row for row in stages.sum_occurrences(wanted).iter_rows(named=True)}
     entries = _list_stages(by_process, totals, names)
     ranges = _in_order(by_name, [entry["stage"] for entry in entries])
     # The steps of processes that say what a whole one is: what others do in it is less. All where none says so.
@@ -124,7 +124,7 @@ def _list_stages(by_process: pl.DataFrame, totals: dict[str, Any], names: list[d
             entry[key] = sum(row[key] for row in entry["ranks"])
         # The process in the middle by time a step, and the slowest one if there are others; the others' distance.
         rows = [row for row in entry["ranks"] if row["step_ns"] is not None]
-        middle = rows[stages.middle(len(rows))]
+        middle = rows[stages.find_middle(len(rows))]
         for row in rows:
             row["over_middle_ratio"] = row["step_ns"] / middle["step_ns"] - 1 if middle["step_ns"] else None
         slowest = {**{key: rows[0][key] for key in kept}, "middle_ns": middle["step_ns"]} if len(rows) > 1 else None
@@ -150,7 +150,7 @@ def _step_time(lasted: pl.DataFrame, names: list[dict[str, Any]]) -> dict[str, A
     rows = range_sums.by_process(lasted).to_dicts()
     if not rows:
         return None
-    slowest, fastest, middle = rows[0], rows[-1], rows[stages.middle(len(rows))]
+    slowest, fastest, middle = rows[0], rows[-1], rows[stages.find_middle(len(rows))]
     named = {
         word: {**{key: names[row["process"]][key] for key in NAMES}, "step_ns": row["step_ns"], "steps": row["steps"]}
         for word, row in (("slowest", slowest), ("fastest", fastest))

@@ -10,9 +10,9 @@ from ...judging.judged import CLOCKS, COUNTS, LIGHT, RINGS
 from .. import judged as judging
 from . import step_words
 from .account import Account, Matter
-from .escape import SENTENCE_LIMIT, for_terminal, shown
-from .number_table import percent
-from .sentences import listed
+from .escape import SENTENCE_LIMIT, escape_name, for_terminal
+from .number_table import write_percent
+from .sentences import list_texts
 
 HEALTHY, TOO_SHORT, NOT_JUDGED, NOTHING_RECORDED = "healthy", "too_few_steps", "not_judged", "nothing_recorded"
 NOT_MARKED, ALONE, NO_PEER = "not_marked", "one_alone", judging.NO_PEER
@@ -46,7 +46,7 @@ _LEFT_OUT = (
 )
 
 
-def matter(account: Account, largest: float) -> Matter:
+def explain_silence(account: Account, largest: float) -> Matter:
     """`largest`: what the costliest of those things saves that are not worth being told of, as a share of all time."""
     judged = account.judged
     lacking = next((what for what in _LACKS if account.has is not None and what not in account.has), None)
@@ -60,7 +60,7 @@ def matter(account: Account, largest: float) -> Matter:
         return _with_longest(account, Matter(NOT_JUDGED, words, advice=advice, blames=False))
     if is_too_short(judged):
         slow = (row for row in account.what_if if row["kind"] == "straggler" and (row["saved_ratio"] or 0) >= _SO_FAR)
-        return _with_longest(account, _too_short(judged, next(map(step_words.slow, slow), "")))
+        return _with_longest(account, _too_short(judged, next(map(step_words.describe_slow, slow), "")))
     steps = max((role["judged_steps"] for role in judged["roles"]), default=0)
     of_steps = f" in the {steps} steps that were judged" if steps else ""
     above = f"nothing above {max(1, math.ceil(100 * largest))} % of a step" if account.steps else ""
@@ -68,11 +68,12 @@ def matter(account: Account, largest: float) -> Matter:
     if (unseen := _tell_occupancy(account)) is not None:
         return unseen._replace(words=f"{unseen.words}; else {nobody}")
     for fed in (row for row in account.fed_by[:1] if row["ratio"] >= _LARGE):
-        nobody += f"; {shown(fed['role'])} waits for {shown(fed['by'])} in {percent(fed['ratio'])} of its steps’ time"
+        role, by = escape_name(fed["role"]), escape_name(fed["by"])
+        nobody += f"; {role} waits for {by} in {write_percent(fed['ratio'])} of its steps’ time"
     may_hide = judged["hiding"] or any(want["kind"] in (CLOCKS, COUNTS) for want in judged["wants"])
     words = f"healthy{' as far as is seen' * bool(may_hide)}: {'; '.join(filter(None, (above, nobody)))}"
     short = [role for role in judged["roles"] if role["judged_steps"] < judging.ENOUGH_STEPS]
-    why = [f"role {shown(of['role'])} has too few steps to be judged: {of['judged_steps']} count" for of in short]
+    why = [f"role {escape_name(of['role'])} has too few steps to be judged: {of['judged_steps']} count" for of in short]
     return Matter(HEALTHY, words, why="; ".join(why), advice="; ".join(_tell_wanted(judged)), blames=False)
 
 
@@ -83,11 +84,11 @@ def _tell_occupancy(account: Account) -> Matter | None:
     if of is None or max(of["nobody"], alone) < _LARGE:
         return None
     if of["nobody"] >= alone:
-        words = f"for {percent(of['nobody'])} of the steps’ time no process is in a stage"
+        words = f"for {write_percent(of['nobody'])} of the steps’ time no process is in a stage"
         return Matter(NOT_MARKED, words, advice="mark what runs then: mstxkit.stage(…) in its process", blames=False)
-    large = [f"{shown(stage)} {percent(ratio)}" for stage, ratio in of["stages"] if ratio >= 0.01]
-    words = f"for {percent(alone)} of the steps’ time {shown(of['label'])} alone is in a stage"
-    why = f"{listed(large, ', ', _STAGES_NAMED)}; the {of['others']} others are in none"
+    large = [f"{escape_name(stage)} {write_percent(ratio)}" for stage, ratio in of["stages"] if ratio >= 0.01]
+    words = f"for {write_percent(alone)} of the steps’ time {escape_name(of['label'])} alone is in a stage"
+    why = f"{list_texts(large, ', ', _STAGES_NAMED)}; the {of['others']} others are in none"
     return Matter(ALONE, words, why=why, blames=False, stage=of["stages"][0][0])
 
 
@@ -96,7 +97,7 @@ def _with_longest(account: Account, matter: Matter) -> Matter:
     if account.longest is None:
         return matter
     stage, ratio = account.longest
-    words = f"{percent(ratio)} of a step’s time goes to {shown(stage)}"
+    words = f"{write_percent(ratio)} of a step’s time goes to {escape_name(stage)}"
     return matter._replace(why="; ".join(filter(None, (words, matter.why))), stage=stage)
 
 
@@ -129,6 +130,6 @@ def _tell_wanted(judged: Mapping[str, Any]) -> list[str]:
     """What would tell more: what the judge asks for, and what shows a rank that nobody sees inside of a stage."""
     wants = [(for_terminal(want["why"], SENTENCE_LIMIT), want["kind"]) for want in judged["wants"]]
     advice = [f"{why}: {_TELLS[kind]}" if kind in _TELLS else why for why, kind in wants]
-    stages = listed([*map(shown, judged["hiding"])], ", ", _STAGES_NAMED)
+    stages = list_texts([*map(escape_name, judged["hiding"])], ", ", _STAGES_NAMED)
     hidden = f"capture(rings=True) alone tells whether a rank is slow inside of {stages}, which all leave together"
     return [*advice, hidden] if stages else advice

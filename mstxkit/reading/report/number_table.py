@@ -15,7 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from .escape import NAME_LIMIT, for_rich
-from .units import duration
+from .units import write_duration
 
 NOTHING = "–"
 _NAME_LEAST, _NAME_MOST = 12, 28
@@ -74,32 +74,32 @@ class NumberTable(PlainTable):
     def of_a_step(self, row: dict[str, Any]) -> list[str]:
         """The cells of the first columns. What a table of steps has of what is in no step, is of no step."""
         if not self._has_steps:
-            return [duration(row["total_ns"]), str(row["count"])]
+            return [write_duration(row["total_ns"]), str(row["count"])]
         if not row["steps"]:
             return [NOTHING] * 3
         # Where calls overlap so that their share is more than the whole: how many at once, 23 at once.
         ratio = row["share_ratio"]
-        share = percent(ratio) if ratio is None or ratio < 1.5 else f"{ratio:.0f} at once"
-        return [duration(row["step_ns"]), share, times(row["step_count"])]
+        share = write_percent(ratio) if ratio is None or ratio < 1.5 else f"{ratio:.0f} at once"
+        return [write_duration(row["step_ns"]), share, write_times(row["step_count"])]
 
     def add_inner(self, name: Text, *numbers: str) -> None:
         """A row of what belongs to the row above: indented, also where it wraps."""
         self.add_row(Padding(name, (0, 0, 0, 2)), *numbers)
 
 
-def percent(ratio: float | None) -> str:
+def write_percent(ratio: float | None) -> str:
     """93 %; of less than half a percent, but not nothing: <1 %."""
     if ratio is None:
         return NOTHING
     return "<1 %" if 0 < ratio < 0.005 else f"{100 * ratio:.0f} %"
 
 
-def times(count: float) -> str:
+def write_times(count: float) -> str:
     """16, 10.5, 0.05."""
     return f"{count:.0f}" if count >= 100 or count == int(count) else f"{count:.1f}" if count >= 1 else f"{count:.2g}"
 
 
-def below(parts: Sequence[tuple[str, str]]) -> list[RenderableType]:
+def indent_lines(parts: Sequence[tuple[str, str]]) -> list[RenderableType]:
     """A line for each that says something, indented also where it wraps."""
     if not any(text for _, text in parts):
         return []
@@ -152,8 +152,8 @@ def _add_stage(table: NumberTable, stage: dict[str, Any], work: Any, shown: int)
 def _numbers(table: NumberTable, row: dict[str, Any], work: Any, is_middle: bool = False) -> list[str]:
     over, per_one = row.get("over_middle_ratio"), row[work[0]] if work else None
     compared = "" if is_middle or over is None else "waits" if row["waits_for"] else f"{round(100 * over):+} %"
-    singles = [duration(row["mean_ns"]), duration(row["p99_ns"])]
-    of_work = [NOTHING if per_one is None else duration(per_one * work[2])] if work else []
+    singles = [write_duration(row["mean_ns"]), write_duration(row["p99_ns"])]
+    of_work = [NOTHING if per_one is None else write_duration(per_one * work[2])] if work else []
     return [*table.of_a_step(row), compared, *singles, *of_work]
 
 
@@ -171,7 +171,7 @@ def range_table(ranges: list[dict[str, Any]], top: int | None, all_of_them: bool
             name = for_rich(row["name"], NAME_LIMIT)
             if row["domain"] != "default":
                 name.append(" of ").append(for_rich(row["domain"], NAME_LIMIT))
-            table.add_inner(name, *table.of_a_step(row), duration(row["mean_ns"]), duration(row["max_ns"]))
+            table.add_inner(name, *table.of_a_step(row), write_duration(row["mean_ns"]), write_duration(row["max_ns"]))
         if len(rows) > shown + 1 and not all_of_them:
             table.add_inner(Text(f"… {len(rows) - shown} shorter (--ranges {len(rows)})", "dim"))
     return table

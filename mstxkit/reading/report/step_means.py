@@ -13,7 +13,7 @@ import numpy as np
 import polars as pl
 
 from ...judging.measuring import FED
-from ...stages import canonical
+from ...stages import canonical_key
 from ...store.metrics_setting import Flops
 from .. import intervals
 from ..role_runs import RoleRun
@@ -26,7 +26,7 @@ from .choice import Supposed
 _SAMPLES, _TOLD_LEAST = 24, 100
 
 
-def summarise(run: Run, supposed: Supposed) -> dict[str, Any]:
+def summarise_steps(run: Run, supposed: Supposed) -> dict[str, Any]:
     """`wait_ratio, occupancy, fed_by, critical_path, lateness, held_up_by, tails, samples, throughput, resharding`.
 
     `wait_ratio` is what ranks wait for others, of all their time; `hides_waits`: at least. Of `samples` there are
@@ -42,16 +42,16 @@ def summarise(run: Run, supposed: Supposed) -> dict[str, Any]:
     return {
         "wait_ratio": wait_ratio(steps.filter(steps["step"].is_in(list(steps_told))) if are_many else steps),
         "hides_waits": any(of.hiding_stages() for of in run.roles.steady) or (bool(steps_told) and not are_many),
-        "occupancy": occupancy(run),
+        "occupancy": mean_occupancy(run),
         "fed_by": fed_by(run.roles.steady),
         "critical_path": critical_path(run.critical_path().filter(steady)),
-        "lateness": lateness(late.filter(steady), run.roles.runs),
-        "held_up_by": held_up_by(run.bubbles().filter(steady)), "tails": tails(run.tails().filter(steady)),
-        "throughput": throughput(run.throughput().filter(steady), supposed.flops),
+        "lateness": mean_lateness(late.filter(steady), run.roles.runs),
+        "held_up_by": held_up_by(run.bubbles().filter(steady)), "tails": mean_tails(run.tails().filter(steady)),
+        "throughput": mean_throughput(run.throughput().filter(steady), supposed.flops),
         "samples": {
             "count": samples.height, "alone": alone.height, "longest_alone": alone.head(_SAMPLES).to_dicts()
         },
-        "resharding": resharding(run.resharding().filter(steady)),
+        "resharding": mean_resharding(run.resharding().filter(steady)),
     }  # fmt: skip
 
 
@@ -61,7 +61,7 @@ def wait_ratio(steps: pl.DataFrame) -> float | None:
     return waited / lasted if lasted > 0 else None
 
 
-def occupancy(run: Run) -> dict[str, Any] | None:
+def mean_occupancy(run: Run) -> dict[str, Any] | None:
     """`nobody, alone, label, stages, others`; None: no process is in a stage in any step.
 
     `nobody` and `alone` are shares of the time of all steps, warm-up left out: in which no process is in a stage, and
@@ -71,7 +71,7 @@ def occupancy(run: Run) -> dict[str, Any] | None:
     # The time of all steps: of each from the end of the one before, where somebody did that.
     spans_s = np.concatenate([np.zeros((0, 2)), *(np.stack(of.spans_s(), axis=1) for of in run.roles.steady)])
     spans_ns = run.roles.origin_ns() + (1e9 * spans_s[np.isfinite(spans_s).all(axis=1)]).astype(np.int64)
-    steps = intervals.union(*spans_ns.T)
+    steps = intervals.join_stretches(*spans_ns.T)
     rows = waits.only_work(run.files.stage_rows).filter(pl.col("duration_ns") > 0)
     rows = rows.with_columns(pl.col("stage").cast(pl.String), end_ns=pl.col("start_ns") + pl.col("duration_ns"))
     inside = {of["process"][0]: waits.unite_rows(of).cut(steps) for of in rows.partition_by("process")}
@@ -79,10 +79,10 @@ def occupancy(run: Run) -> dict[str, Any] | None:
     if not inside:
         return None
     starts, ends = (np.concatenate(times) for times in zip(*inside.values()))
-    times, some = np.concatenate([starts, ends]), intervals.union(starts, ends)
+    times, some = np.concatenate([starts, ends]), intervals.join_stretches(starts, ends)
     order = np.argsort(times, kind="stable")
     is_single = np.cumsum(np.repeat([1, -1], len(starts))[order])[:-1] == 1
-    single = intervals.union(times[order][:-1][is_single], times[order][1:][is_single])
+    single = intervals.join_stretches(times[order][:-1][is_single], times[order][1:][is_single])
     alone = {process: time.cut(single) for process, time in inside.items()}
     first = max(alone, key=lambda process: alone[process].total_ns)
     own = rows.filter(pl.col("process") == first).partition_by("stage")
@@ -120,11 +120,11 @@ def critical_path(path: pl.DataFrame) -> list[dict[str, Any]]:
     )
 
 
-def lateness(late: pl.DataFrame, runs: tuple[RoleRun, ...]) -> list[dict[str, Any]]:
+def mean_lateness(late: pl.DataFrame, runs: tuple[RoleRun, ...]) -> list[dict[str, Any]]:
     """`role, rank, stage, source, late_ns, error_ns, steps`: who enters after the first, latest first; who is first is
     not among them. `error_ns` is the largest bound.
     """
-    roles = {(rank, canonical(kind.stage)): run.role for run in runs for rank in run.ranks for kind in run.kinds}
+    roles = {(rank, canonical_key(kind.stage)): run.role for run in runs for rank in run.ranks for kind in run.kinds}
     any_role = {rank: run.role for run in runs for rank in run.ranks}
     means = late.group_by("rank", "stage", "source", "role").agg(
         late_ns=pl.col("late_ns").mean(), error_ns=pl.col("error_ns").max(), steps=pl.col("step").n_unique()
@@ -132,7 +132,7 @@ def lateness(late: pl.DataFrame, runs: tuple[RoleRun, ...]) -> list[dict[str, An
     rows = means.filter(pl.col("late_ns") > 0).sort("late_ns", "rank", "stage", descending=[True, False, False])
     entries = rows.to_dicts()
     for row in (row for row in entries if row["role"] is None):
-        row["role"] = roles.get((row["rank"], canonical(row["stage"])), any_role.get(row["rank"], ""))
+        row["role"] = roles.get((row["rank"], canonical_key(row["stage"])), any_role.get(row["rank"], ""))
     return entries
 
 
@@ -151,7 +151,7 @@ def held_up_by(bubbles: pl.DataFrame) -> list[dict[str, Any]]:
     return order.filter(pl.col("wait_ns") > 0).to_dicts()
 
 
-def tails(rows: pl.DataFrame) -> list[dict[str, Any]]:
+def mean_tails(rows: pl.DataFrame) -> list[dict[str, Any]]:
     """`role, stage, generates, steps, middle_ns, p90_ns, last_ns, tail_ns, tail_ratio, idle_ns, longer_ratio, often`.
 
     Columns as `Run.tails()`; `longer_ratio`: the last rank's tokens over the mean of all, null where nobody tells.
@@ -167,11 +167,11 @@ def tails(rows: pl.DataFrame) -> list[dict[str, Any]]:
     for entry in entries:
         often = [(last["last_rank"], last["count"]) for last in entry["often"] if last["last_rank"] is not None]
         entry["often"] = [[rank, count] for rank, count in sorted(often, key=lambda last: (-last[1], last[0]))]
-        entry["generates"] = canonical(entry["stage"]) == GENERATES
+        entry["generates"] = canonical_key(entry["stage"]) == GENERATES
     return sorted(entries, key=lambda entry: not entry["generates"])
 
 
-def throughput(rows: pl.DataFrame, flops: Flops) -> list[dict[str, Any]]:
+def mean_throughput(rows: pl.DataFrame, flops: Flops) -> list[dict[str, Any]]:
     """`role, stage, ranks, steps, tokens_per_s, step_tokens_per_s, mfu_ratio`, as `Run.throughput()` has it: all tokens
     over all the time, as in the mean of steps a short one would count for as much as a long one.
     """
@@ -183,7 +183,7 @@ def throughput(rows: pl.DataFrame, flops: Flops) -> list[dict[str, Any]]:
     entries = grouped.to_dicts()
     for entry in entries:
         of_rank = entry["mfu_ratio"] or 0.0
-        ratios = (flops.mfu_ratio(stage, of_rank, 1) for stage in (entry["stage"], canonical(entry["stage"])))
+        ratios = (flops.mfu_ratio(stage, of_rank, 1) for stage in (entry["stage"], canonical_key(entry["stage"])))
         entry["mfu_ratio"] = next(filter(None, ratios), None)
     return entries
 
@@ -192,7 +192,7 @@ def _a_second(ns: pl.Expr) -> pl.Expr:
     return pl.when(ns.sum() > 0).then(1e9 * pl.col("tokens").filter(ns.is_not_null()).sum() / ns.sum())
 
 
-def resharding(rows: pl.DataFrame) -> list[dict[str, Any]]:
+def mean_resharding(rows: pl.DataFrame) -> list[dict[str, Any]]:
     """`kind, role, stage, steps, cost_ns, last_ns, step_ratio`, as of `Run.resharding()`; what costs most first."""
     means = pl.col("cost_ns", "last_ns").mean().round().cast(pl.Int64), pl.col("step_ratio").mean()
     return (

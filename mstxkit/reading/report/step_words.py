@@ -7,10 +7,10 @@ from typing import Any, Callable, Iterable, Mapping, Sequence
 
 from rich.console import RenderableType
 
-from .escape import shown
-from .number_table import below, percent
-from .sentences import listed
-from .units import duration
+from .escape import escape_name
+from .number_table import indent_lines, write_percent
+from .sentences import list_texts
+from .units import write_duration
 
 # As `tables` has them, which load polars: `mstxkit --help` loads this here.
 _DISPATCH, _SPLIT = "dispatch", "split"
@@ -28,33 +28,34 @@ _IFS = {
 }  # fmt: skip
 
 
-def lines(summary: Mapping[str, Any], everything: bool = False) -> list[RenderableType]:
+def render_steps(summary: Mapping[str, Any], everything: bool = False) -> list[RenderableType]:
     """A line for each that there is something to say of; of long lists the first ones, and how many more there are.
     `everything`: also what the headline is made of, of which it tells one figure an effect.
     """
-    waiting = f"{waited(summary)} of a rank’s time" if summary["wait_ratio"] else ""
+    waiting = f"{describe_waits(summary)} of a rank’s time" if summary["wait_ratio"] else ""
     parts = [("time", _tell_path(summary["critical_path"])), ("waiting", waiting)]
     is_asked = summary["supposed"]["trainers"] or summary["supposed"]["rollouts"]
     if everything:
+        tails = _name_roles(summary, summary["tails"], describe_tail)
         parts += [
             ("held up", _list_first(_name_roles(summary, summary["held_up_by"], held_up))),
-            ("late", _list_first(_name_roles(summary, filter(is_late, summary["lateness"]), late))),
-            ("tail", _list_first(_name_roles(summary, summary["tails"], tail), 1, "tails of other stages: {}")),
+            ("late", _list_first(_name_roles(summary, filter(is_late, summary["lateness"]), describe_late))),
+            ("tail", _list_first(tails, 1, "tails of other stages: {}")),
         ]  # fmt: skip
     if everything or is_asked:
-        changes = _name_roles(summary, ifs(summary), lambda row: f"{supposed(row)}: {saved(row)}")
+        changes = _name_roles(summary, list_changes(summary), lambda row: f"{describe_change(row)}: {write_saved(row)}")
         parts.append(("what if", _list_first(changes)))
     parts += [
-        ("samples", "; ".join(map(sample, summary["samples"]["longest_alone"][:1]))),
-        ("tokens/s", _list_first(_name_roles(summary, summary["throughput"], rate), 4)),
-        ("resharding", _list_first(_name_roles(summary, summary["resharding"], cost), 4)),
+        ("samples", "; ".join(map(describe_sample, summary["samples"]["longest_alone"][:1]))),
+        ("tokens/s", _list_first(_name_roles(summary, summary["throughput"], write_rate), 4)),
+        ("resharding", _list_first(_name_roles(summary, summary["resharding"], write_cost), 4)),
     ]
-    return below(parts)
+    return indent_lines(parts)
 
 
-def waited(summary: Mapping[str, Any]) -> str:
+def describe_waits(summary: Mapping[str, Any]) -> str:
     """What ranks wait for others, of all their time: "at least" where stages may hide more of it."""
-    return ("at least " if summary["hides_waits"] else "") + percent(summary["wait_ratio"])
+    return ("at least " if summary["hides_waits"] else "") + write_percent(summary["wait_ratio"])
 
 
 def _name_roles(summary: Mapping[str, Any], rows: Iterable[dict[str, Any]], words: Callable[[Any], str]) -> list[str]:
@@ -63,7 +64,7 @@ def _name_roles(summary: Mapping[str, Any], rows: Iterable[dict[str, Any]], word
 
 def of_role(summary: Mapping[str, Any], row: Mapping[str, Any]) -> str:
     """`rollout: `, whose rank or stage it is; "" in a run of one role: of several each may have that rank and stage."""
-    return f"{shown(row['role'])}: " if roles_of(summary) > 1 and row["role"] else ""
+    return f"{escape_name(row['role'])}: " if roles_of(summary) > 1 and row["role"] else ""
 
 
 def roles_of(summary: Mapping[str, Any]) -> int:
@@ -72,38 +73,42 @@ def roles_of(summary: Mapping[str, Any]) -> int:
 
 
 def _list_first(words: Iterable[str], count: int = 2, what: str = "{} more") -> str:
-    return listed(list(words), "; ", count, what)
+    return list_texts(list(words), "; ", count, what)
 
 
 def _tell_path(rows: Sequence[dict[str, Any]]) -> str:
     roles: dict[str, list[str]] = {}
     for row in rows:
         if row["ratio"] >= _LEAST_SHARE:
-            roles.setdefault(row["role"], []).append(f"{percent(row['ratio'])} {place(row)}")
-    named = (f"{shown(role) + ': ' if len(roles) > 1 else ''}{', '.join(words)}" for role, words in roles.items())
+            roles.setdefault(row["role"], []).append(f"{write_percent(row['ratio'])} {name_place(row)}")
+    named = (f"{escape_name(role) + ': ' if len(roles) > 1 else ''}{', '.join(words)}" for role, words in roles.items())
     return _list_first(named, 4, "other roles: {}")
 
 
-def place(row: Mapping[str, Any]) -> str:
+def name_place(row: Mapping[str, Any]) -> str:
     """`actor_update`, or `before reward`."""
-    return f"{'before ' if row['where'] == 'before' else ''}{shown(row['stage'])}"
+    return f"{'before ' if row['where'] == 'before' else ''}{escape_name(row['stage'])}"
 
 
-def slow(row: Mapping[str, Any]) -> str:
+def describe_slow(row: Mapping[str, Any]) -> str:
     """Of a row of what-if: `rank 3 takes longer than the others in actor_generate`; who is alone; few slow steps."""
     if row["kind"] == "change":
-        what = f"{shown(row['stage'])} takes" if row["where"] == "in" else f"the time before {shown(row['stage'])} is"
+        what = (
+            f"{escape_name(row['stage'])} takes"
+            if row["where"] == "in"
+            else f"the time before {escape_name(row['stage'])} is"
+        )
         return f"{what} longer than in other steps"
     takes, alone = ("take", "alone are") if row["group"] else ("takes", "alone is")
     if row["kind"] == "alone":
-        return f"{row['who']} {alone} in {shown(row['stage'])}, and all wait"
-    return f"{row['who']} {takes} longer than the others {WHERE[row['where']]} {shown(row['stage'])}"
+        return f"{row['who']} {alone} in {escape_name(row['stage'])}, and all wait"
+    return f"{row['who']} {takes} longer than the others {WHERE[row['where']]} {escape_name(row['stage'])}"
 
 
 def held_up(row: Mapping[str, Any]) -> str:
     """`all together 31.2 s a step for rank 3, late in actor_generate in 48 of 50 steps`."""
-    why = f"late in {shown(row['stage'])} in {row['steps']} of {row['of_steps']} steps"
-    return f"all together {duration(row['wait_ns'])} a step for rank {row['rank']}, {why}"
+    why = f"late in {escape_name(row['stage'])} in {row['steps']} of {row['of_steps']} steps"
+    return f"all together {write_duration(row['wait_ns'])} a step for rank {row['rank']}, {why}"
 
 
 def is_late(row: Mapping[str, Any]) -> bool:
@@ -111,19 +116,21 @@ def is_late(row: Mapping[str, Any]) -> bool:
     return bool(row["late_ns"] > row["error_ns"])
 
 
-def late(row: Mapping[str, Any]) -> str:
+def describe_late(row: Mapping[str, Any]) -> str:
     """`rank 3 enters actor_update 4.20 s after the first (± 100 µs)`; by device ranges, or rings, where these tell."""
-    error = f" (± {duration(row['error_ns'])})" if row["error_ns"] else ""
+    error = f" (± {write_duration(row['error_ns'])})" if row["error_ns"] else ""
     by = KNOWN_BY.get(row["source"], "")
-    return f"rank {row['rank']} enters {shown(row['stage'])} {duration(row['late_ns'])} after the first{error}{by}"
+    stage, late = escape_name(row["stage"]), write_duration(row["late_ns"])
+    return f"rank {row['rank']} enters {stage} {late} after the first{error}{by}"
 
 
-def tail(row: Mapping[str, Any]) -> str:
+def describe_tail(row: Mapping[str, Any]) -> str:
     """Of one stage, as a sentence that begins small."""
+    share, idle_ns = write_percent(row["tail_ratio"]), row["idle_ns"]
     return "; ".join((
-        f"in {shown(row['stage'])} the last rank goes on for {percent(row['tail_ratio'])} of its time after the one in "
+        f"in {escape_name(row['stage'])} the last rank goes on for {share} of its time after the one in "
         "the middle is done",
-        *([] if row["idle_ns"] is None else [f"all ranks together wait {duration(row['idle_ns'])} a step for it"]),
+        *([] if idle_ns is None else [f"all ranks together wait {write_duration(idle_ns)} a step for it"]),
         *filter(None, [whose_tail(row)]),
     ))  # fmt: skip
 
@@ -139,37 +146,38 @@ def whose_tail(row: Mapping[str, Any]) -> str:
     ))  # fmt: skip
 
 
-def sample(row: Mapping[str, Any]) -> str:
+def describe_sample(row: Mapping[str, Any]) -> str:
     """`one of rank 3 in step 7 went on alone for 40.2 ms, of 60.6 ms that it took`."""
     whose = "" if row["rank"] is None else f" of rank {row['rank']}"
-    alone, took = duration(row["alone_ns"]), duration(row["duration_ns"])
+    alone, took = write_duration(row["alone_ns"]), write_duration(row["duration_ns"])
     return f"one{whose} in step {row['step']} went on alone longest, for {alone} of the {took} that it took"
 
 
-def rate(row: Mapping[str, Any]) -> str:
+def write_rate(row: Mapping[str, Any]) -> str:
     """`actor_generate 12,300, over the step 5,100`."""
-    mfu = "" if row["mfu_ratio"] is None else f", MFU {percent(row['mfu_ratio'])}"
-    return f"{shown(row['stage'])} {number(row['tokens_per_s'])}, over the step {number(row['step_tokens_per_s'])}{mfu}"
+    mfu = "" if row["mfu_ratio"] is None else f", MFU {write_percent(row['mfu_ratio'])}"
+    own, over_step = (write_number(row[name]) for name in ("tokens_per_s", "step_tokens_per_s"))
+    return f"{escape_name(row['stage'])} {own}, over the step {over_step}{mfu}"
 
 
-def number(value: float | None) -> str:
+def write_number(value: float | None) -> str:
     """12,345: no space in it at which a line could end."""
     return "–" if value is None else f"{value:,.0f}"
 
 
-def cost(row: Mapping[str, Any]) -> str:
+def write_cost(row: Mapping[str, Any]) -> str:
     """`weight_sync 1.20 s a step for the last rank (6 %)`, `dispatch of reward 12.0 ms a step …`."""
-    what = f"dispatch of {shown(row['stage'])}" if row["kind"] == _DISPATCH else shown(row["stage"])
-    return f"{what} {duration(row['last_ns'])} a step for the last rank ({percent(row['step_ratio'])})"
+    what = f"dispatch of {escape_name(row['stage'])}" if row["kind"] == _DISPATCH else escape_name(row["stage"])
+    return f"{what} {write_duration(row['last_ns'])} a step for the last rank ({write_percent(row['step_ratio'])})"
 
 
-def supposed(row: Mapping[str, Any]) -> str:
+def describe_change(row: Mapping[str, Any]) -> str:
     """What one row of what-if changes."""
-    values = {**row, "where": WHERE.get(row["where"] or "", "in"), "stage": shown(row["stage"])}
+    values = {**row, "where": WHERE.get(row["where"] or "", "in"), "stage": escape_name(row["stage"])}
     return _IFS[row["kind"]].format(**values)
 
 
-def ifs(summary: Mapping[str, Any]) -> list[dict[str, Any]]:
+def list_changes(summary: Mapping[str, Any]) -> list[dict[str, Any]]:
     """The split that is asked for, whatever it saves, then each row of what-if that saves a thousandth or more."""
     numbers = {(key, summary["supposed"][key]) for key in ("trainers", "rollouts") if summary["supposed"][key]}
     splits = [row for row in summary["what_if"] if row["kind"] == _SPLIT]
@@ -181,11 +189,11 @@ def ifs(summary: Mapping[str, Any]) -> list[dict[str, Any]]:
     return asked + [row for row in others if row["saved_ratio"] is not None and row["saved_ratio"] >= 0.001]
 
 
-def saved(row: Mapping[str, Any]) -> str:
+def write_saved(row: Mapping[str, Any]) -> str:
     """`11 % less (± 9 %)`, or more, of the length of a step."""
-    return f"{percent(abs(row['saved_ratio']))} {'less' if row['saved_ratio'] >= 0 else 'more'}{error(row)}"
+    return f"{write_percent(abs(row['saved_ratio']))} {'less' if row['saved_ratio'] >= 0 else 'more'}{write_error(row)}"
 
 
-def error(row: Mapping[str, Any]) -> str:
+def write_error(row: Mapping[str, Any]) -> str:
     """How far off what is saved may be, where that is known; with a space before it."""
-    return f" (± {percent(row['error_ratio'])})" if row["error_ratio"] else ""
+    return f" (± {write_percent(row['error_ratio'])})" if row["error_ratio"] else ""

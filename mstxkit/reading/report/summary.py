@@ -10,7 +10,7 @@ import polars as pl
 
 from ...store import records, whereabouts
 from ...store.incidents import HANG
-from ...store.values import grouped
+from ...store.values import group_by
 from .. import endings, places
 from .. import judged as judging
 from ..processes import LOST, RUNNING
@@ -20,7 +20,7 @@ from ..tables.processes import DROPS
 from . import causes, devices, gaps, measuring, step_means, step_words, waits
 from .account import Account
 from .choice import EVERYTHING, NOTHING_SUPPOSED, ReportChoice, Supposed
-from .headline import headline, possible
+from .headline import find_possible, make_headline
 from .judged_so_far import judged_so_far
 from .matters import HOST_GONE
 from .measuring import NAMES
@@ -37,7 +37,7 @@ def summarise(run: Run, choice: ReportChoice = EVERYTHING, supposed: Supposed = 
     the whole run. Raises ReadError: nothing in it answers to the choice, or to a part, or tells of what is supposed.
     """
     processes = run.processes()
-    measured = measuring.measured(run, processes, choice)
+    measured = measuring.measure_choice(run, processes, choice)
     judged = _add_judged(run, processes, measured.stages, choice, supposed)
     gone = _list_gone(processes, run.open_ranges(), run.files.stage_rows)
     states = processes["state"].to_list()
@@ -46,18 +46,19 @@ def summarise(run: Run, choice: ReportChoice = EVERYTHING, supposed: Supposed = 
         "states": {state: states.count(state) for state in sorted(set(states))},
         "first_step": measured.first_step, "last_step": measured.last_step, "warm_up": list(run.roles.warm_up),
         "chosen": choice.as_json(), "chosen_words": str(choice), "supposed": supposed.as_json(), **judged,
-        "step_time": measured.step_time, **step_means.summarise(run, supposed), "stages": measured.stages,
-        "ranges": measured.ranges, "devices": devices.summarise(run, choice),
+        "step_time": measured.step_time, **step_means.summarise_steps(run, supposed), "stages": measured.stages,
+        "ranges": measured.ranges, "devices": devices.summarise_devices(run, choice),
         "by_devices": devices.find_last(run.path, run.id),
-        "waits": waits.summarise(run, measured.waiting, processes.select(NAMES).to_dicts(), choice.steps),
+        "waits": waits.summarise_waits(run, measured.waiting, processes.select(NAMES).to_dicts(), choice.steps),
         "own_cost": _own_cost(processes), "endings": _list_endings(gone),
         "losses": _list_losses(run, processes), "coalesced": measured.coalesced,
         "incidents": findings.describe_incidents(run.path, run.id, run.damage),
-        "places": places.rows(run.path, run.id, processes["process"]), "captures_failed": gaps.failed_profiles(run),
+        "places": places.list_places(run.path, run.id, processes["process"]),
+        "captures_failed": gaps.failed_profiles(run),
         "autopatch": gaps.patch_lines(run.patches().to_dicts()),
-        "missing_ranks": gaps.missing(processes), "damage": [part._asdict() for part in run.damage],
+        "missing_ranks": gaps.list_missing(processes), "damage": [part._asdict() for part in run.damage],
     }  # fmt: skip
-    return {**headline(_make_account(summary, gone), possible(run.path, run.id, gone)), **summary}
+    return {**make_headline(_make_account(summary, gone), find_possible(run.path, run.id, gone)), **summary}
 
 
 def _make_account(summary: dict[str, Any], gone: list[dict[str, Any]]) -> Account:
@@ -65,7 +66,7 @@ def _make_account(summary: dict[str, Any], gone: list[dict[str, Any]]) -> Accoun
     has["steps"] = summary["first_step"] is not None
     same = summary.keys() & {*Account._fields} - {"stages", "processes"}
     steady = (step for step in count(summary["first_step"] or 0) if step not in summary["warm_up"])
-    seen = whereabouts.seen(Path(summary["path"]), summary["run"]) if LOST in summary["states"] else ()
+    seen = whereabouts.read_seen(Path(summary["path"]), summary["run"]) if LOST in summary["states"] else ()
     newest_ns = max((where.written_ns for where in seen), default=0)
     longest = ((row["stage"], row["ratio"]) for row in summary["critical_path"] if row["where"] == "in")
     return Account(
@@ -84,8 +85,8 @@ def _add_judged(
     steps = run.roles.steps
     judged = judging.of_run(run.roles)
     wanted = [step for step in steps if choice.steps is None or choice.steps.first <= step.step <= choice.steps.last]
-    waited = causes.waited(run.roles.runs, frozenset(step.step for step in wanted[-_WAITS_OF_STEPS:]))
-    causes.give(entries, judged.blaming, waited, processes["process"].to_list())
+    waited = causes.measure_waits(run.roles.runs, frozenset(step.step for step in wanted[-_WAITS_OF_STEPS:]))
+    causes.give_causes(entries, judged.blaming, waited, processes["process"].to_list())
     runs = () if judged.why_not or run.roles.steps_ringed else run.roles.runs
     hiding = sorted({stage for of_role in runs for stage in of_role.hiding_stages()})
     how: dict[str, Any] = {
@@ -116,7 +117,7 @@ def _own_cost(processes: pl.DataFrame) -> dict[str, Any] | None:
     if not rows:
         return None
     most = {key: rows[0][key] for key in (*NAMES, "own_cost_ratio")}
-    return {**most, "middle_ratio": rows[stages.middle(len(rows))]["own_cost_ratio"], "processes": len(rows)}
+    return {**most, "middle_ratio": rows[stages.find_middle(len(rows))]["own_cost_ratio"], "processes": len(rows)}
 
 
 def _list_endings(gone: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -125,7 +126,7 @@ def _list_endings(gone: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """
     unusual = (process for process in gone if process["state"] == stages.KILLED or process["how"])
     by_time = sorted(unusual, key=lambda process: process["last_seen_ns"] or 0)
-    groups = grouped(by_time, lambda process: (process["state"], process["how"] or ""))
+    groups = group_by(by_time, lambda process: (process["state"], process["how"] or ""))
     alike = sorted(groups.items(), key=lambda group: (group[0][0] != stages.KILLED, group[0]))
     return [{"state": state, "how": how, "processes": processes} for (state, how), processes in alike]
 
@@ -134,7 +135,7 @@ def _list_gone(processes: pl.DataFrame, open_ranges: pl.DataFrame, stage_rows: p
     """Every process: how it ended, its `last_step`, and what it was inside of where it is gone without a word."""
     entered = pl.concat([rows.select("process", "step") for rows in (stage_rows, open_ranges)]).drop_nulls()
     last_steps = dict(entered.group_by("process").max().iter_rows())
-    inside = stages.endings(processes, open_ranges).rows_by_key("row", named=True)
+    inside = stages.find_endings(processes, open_ranges).rows_by_key("row", named=True)
     return [
         {key: process[key] for key in (*NAMES, "attempt", "last_seen_ns", "state", "process")}
         | {"how": process["ending"], "inside": inside.get(row, []), "last_step": last_steps.get(row)}

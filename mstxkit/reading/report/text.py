@@ -10,36 +10,38 @@ from rich.text import Text
 from .. import labels
 from ..tables.processes import DROPS
 from . import devices, gaps, headline, step_words, waits
-from .escape import for_terminal, shown
+from .escape import escape_name, for_terminal
 from .number_table import range_table, stage_table
-from .sentences import listed
-from .units import counted, duration, spans
+from .sentences import list_texts
+from .units import write_count, write_duration, write_spans
 
 RANK_LIMIT = 8
 ALIKE = 1.02
 DAMAGE_LIMIT = LINES_SHOWN = 20
 
 
-def render(summary: dict[str, Any], everything: bool = False, top: int | None = None) -> RenderableType:
+def render_report(summary: dict[str, Any], everything: bool = False, top: int | None = None) -> RenderableType:
     """The whole report: of a stage the slowest ranks and the longest ranges, `top` of these, or `everything`."""
-    parts: list[RenderableType] = [*headline.lines(summary["matters"], everything), Text(), _of_run(summary)]
+    parts: list[RenderableType] = [*headline.render_headline(summary["matters"], everything), Text(), _of_run(summary)]
     parts += [Text(summary["judged"]["behind"], "bold yellow")] * bool(summary["judged"]["behind"])
     by_devices = (devices.tell_last(latest, summary["path"]) for latest in summary["by_devices"])
     parts += _set_apart([Text(for_terminal(line)) for line in by_devices])
-    parts += [Text(), *_step_time(summary), *step_words.lines(summary, everything)]
+    parts += [Text(), *_step_time(summary), *step_words.render_steps(summary, everything)]
     parts += _set_apart(stage_table(summary["stages"], everything) if summary["stages"] else [])
-    parts += waits.lines(summary["waits"])
+    parts += waits.render_waits(summary["waits"])
     parts += _set_apart([range_table(summary["ranges"], top, everything)] if summary["ranges"] else [])
-    parts += _set_apart(devices.lines(summary["devices"], everything))
+    parts += _set_apart(devices.render_devices(summary["devices"], everything))
     parts += [Text(), _own_cost(summary)]
     parts += [Text()] * bool(summary["endings"]) + [_tell_ended(ending) for ending in summary["endings"]]
     parts += [_tell_lost(process) for process in summary["losses"][:LINES_SHOWN]]
     if (more := len(summary["losses"]) - LINES_SHOWN) > 0:
         parts.append(Text(f"… and {more} more processes with losses (--json lists all)", "dim"))
-    coalesced = [f"{shown(r['name'])} ({r['calls']} calls in {r['records']} records)" for r in summary["coalesced"]]
+    coalesced = [
+        f"{escape_name(r['name'])} ({r['calls']} calls in {r['records']} records)" for r in summary["coalesced"]
+    ]
     parts += [Text.assemble(("coalesced: ", "yellow"), _list_ranks(coalesced))] if coalesced else []
     parts += gaps.lines_of_profiles(summary["captures_failed"])
-    parts += gaps.lines(summary["places"], summary["missing_ranks"])
+    parts += gaps.render_gaps(summary["places"], summary["missing_ranks"])
     parts += map(Text, summary["autopatch"])
     parts += damage_lines(summary["damage"])
     return Group(*parts)
@@ -52,13 +54,15 @@ def _set_apart(section: list[RenderableType]) -> list[RenderableType]:
 def _of_run(summary: dict[str, Any]) -> Text:
     states = ", ".join(f"{count} {state}" for state, count in summary["states"].items())
     text = Text.assemble(
-        ("Run ", "bold"), for_terminal(summary["path"]), f": {counted(summary['processes'], 'process', 'processes')}"
+        ("Run ", "bold"),
+        for_terminal(summary["path"]),
+        f": {write_count(summary['processes'], 'process', 'processes')}",
     )
     text.append(f" ({states})" if states else "")
     if summary["first_step"] is not None:
         text.append(f", steps {summary['first_step']} to {summary['last_step']}")
     if summary["warm_up"] and not summary["chosen"]["steps"]:
-        text.append(f"; means leave out warm-up, steps {spans(summary['warm_up'])}")
+        text.append(f"; means leave out warm-up, steps {write_spans(summary['warm_up'])}")
     if summary["chosen_words"]:
         is_of_rows = summary["chosen"]["steps"] or summary["chosen"]["ranks"]
         what = "Stages, ranges and the time of a step" if is_of_rows else "Stages and ranges"
@@ -71,13 +75,13 @@ def _step_time(summary: dict[str, Any]) -> list[RenderableType]:
     if time is None:
         nothing = not (summary["stages"] or summary["ranges"])
         return [Text("No range has ended." if nothing else "No step was counted: times are of the whole run.")]
-    text = Text.assemble("A step takes ", (duration(time["step_ns"]), "bold"))
+    text = Text.assemble("A step takes ", (write_duration(time["step_ns"]), "bold"))
     if time["processes"] == 1:
         whose = f" in {time['slowest']['label']}" if sum(summary["states"].values()) > 1 else ""
         return [text.append(f"{whose}, the mean of {time['steps']}")]
     if time["slowest"]["step_ns"] <= ALIKE * time["fastest"]["step_ns"]:
         return [text.append(f" in all {time['processes']} processes alike")]
-    ends = [f"{duration(time[word]['step_ns'])} in {time[word]['label']}" for word in ("fastest", "slowest")]
+    ends = [f"{write_duration(time[word]['step_ns'])} in {time[word]['label']}" for word in ("fastest", "slowest")]
     return [text.append(f" in the middle of {time['processes']} processes: from {ends[0]} to {ends[1]}")]
 
 
@@ -95,30 +99,30 @@ def _own_cost(summary: dict[str, Any]) -> Text:
 def _tell_ended(ending: dict[str, Any]) -> Text:
     """One line for all that ended alike: how many, who, and what they were inside of."""
     alike = ending["processes"]
-    text = Text.assemble((f"{len(alike)} {ending['state']} {shown(ending['how'])}".rstrip() + ": ", "bold"))
-    text.append(_list_ranks([shown(process["label"]) for process in alike]))
+    text = Text.assemble((f"{len(alike)} {ending['state']} {escape_name(ending['how'])}".rstrip() + ": ", "bold"))
+    text.append(_list_ranks([escape_name(process["label"]) for process in alike]))
     inside_of = []
     for label, inside in ((of["label"], inside) for of in alike for inside in of["inside"]):
-        place = f"{shown(label)} in {shown(inside['name'])}"
-        place += "" if inside["domain"] == "default" else f" of {shown(inside['domain'])}"
-        place += "" if inside["stage"] is None else f", stage {shown(inside['stage'])}"
+        place = f"{escape_name(label)} in {escape_name(inside['name'])}"
+        place += "" if inside["domain"] == "default" else f" of {escape_name(inside['domain'])}"
+        place += "" if inside["stage"] is None else f", stage {escape_name(inside['stage'])}"
         place += "" if inside["step"] is None else f", step {inside['step']}"
         # Last seen is a heartbeat: nothing is known of how long the range went on if it began after the last one.
-        entered = f", entered {duration(inside['open_ns'])} before it was last seen" if inside["open_ns"] else ""
+        entered = f", entered {write_duration(inside['open_ns'])} before it was last seen" if inside["open_ns"] else ""
         inside_of.append(place + entered)
     return text.append(f"; open: {_list_ranks(inside_of, '; ')}" if inside_of else "")
 
 
 def _list_ranks(texts: list[str], between: str = ", ") -> str:
-    return listed(texts, between, RANK_LIMIT)
+    return list_texts(texts, between, RANK_LIMIT)
 
 
 def _tell_lost(process: dict[str, Any]) -> Text:
     lost = ", ".join(f"{process[name]} {words}" for name, words in DROPS.items() if process[name])
     if process["names_capped"]:
-        maker = f"made most by module {shown(process['names_by'])}; " if process.get("names_by") else ""
+        maker = f"made most by module {escape_name(process['names_by'])}; " if process.get("names_by") else ""
         lost += f" (too many names, {maker}what differs from call to call belongs into attributes)"
-    return Text.assemble((f"{labels.placed(process)}: ", "yellow"), lost)
+    return Text.assemble((f"{labels.label_with_place(process)}: ", "yellow"), lost)
 
 
 def damage_lines(damage: list[dict[str, Any]]) -> list[RenderableType]:

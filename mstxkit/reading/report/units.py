@@ -14,7 +14,7 @@ _SPANS_SHOWN = 60  # characters
 _SIZES = ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"))
 
 
-def duration(ns: float) -> str:
+def write_duration(ns: float) -> str:
     """12.3 ms. From two minutes on in minutes, then in hours, then in days."""
     for size, unit in _TIMES:
         if abs(ns) >= (2 * size if unit in ("d", "h", "min") else size):
@@ -22,7 +22,7 @@ def duration(ns: float) -> str:
     return f"{ns:.0f} ns"
 
 
-def size(count: float) -> str:
+def write_size(count: float) -> str:
     """12.3 MiB, from bytes."""
     for unit_bytes, unit in _SIZES:
         if count >= unit_bytes:
@@ -41,20 +41,20 @@ def share_over(value: float, reference: float) -> str:
     return f"{100 * (value / reference - 1):+.0f} %" if reference > 0 else ""
 
 
-def counted(count: int, what: str, several: str = "") -> str:
+def write_count(count: int, what: str, several: str = "") -> str:
     """`1 host`, `1,024 hosts`."""
     return f"{count:,} {what if count == 1 else several or what + 's'}"
 
 
-def spans(ranks: Iterable[int]) -> str:
+def write_spans(ranks: Iterable[int]) -> str:
     """`0,2-7`."""
-    return ",".join(values.spans(ranks))
+    return ",".join(values.write_spans(ranks))
 
 
 def ranks_in_words(ranks: Iterable[int]) -> str:
     """`rank 3`, `ranks 0,2-7`; of more than fit on a line those that do: `160 ranks: 3,67,131,…`."""
     numbers = set(ranks)
-    text = spans(numbers)
+    text = write_spans(numbers)
     if len(text) > _SPANS_SHOWN:
         return f"{len(numbers)} ranks: {text[:_SPANS_SHOWN].rpartition(',')[0]},…"
     return f"rank{'s' * (len(numbers) > 1)} {text}"

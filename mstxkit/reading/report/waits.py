@@ -9,15 +9,15 @@ from rich.text import Text
 
 from ..run import Run
 from ..tables import waits
-from .escape import shown
-from .units import duration
+from .escape import escape_name
+from .units import write_duration
 
 _SUMMED = ("count", "waited_ns", "busy_ns", "unaccounted_ns", "before_ns", "between_ns", "after_ns")
 # A part of the rest that is smaller is not told on a terminal, nor are more names than these.
 _LEAST_SHARE, _MOST_NAMES = 0.05, 3
 
 
-def summarise(
+def summarise_waits(
     run: Run, waiting: pl.DataFrame, names: list[dict[str, Any]], steps: tuple[int, int] | None
 ) -> list[dict[str, Any]]:
     """Of each controller and stage the sums over all steps, in order of begin; without any steps, over all there is.
@@ -27,7 +27,7 @@ def summarise(
     the run's `waits()` the rows of these `steps`, the first and the last; `names`: what names each process, by its row.
     """
     waiting = waits.in_steps(waiting)
-    others = waits.meanwhile(run.files, steps) if waiting.height else {}
+    others = waits.measure_meanwhile(run.files, steps) if waiting.height else {}
     grouped = waiting.group_by("process", "stage", maintain_order=True).agg(
         *(pl.col(name).sum() for name in _SUMMED),
         pl.col("slowest", "slowest_ns").sort_by("slowest_ns").last(),
@@ -42,7 +42,7 @@ def summarise(
     return entries
 
 
-def lines(entries: list[dict[str, Any]]) -> list[Text]:
+def render_waits(entries: list[dict[str, Any]]) -> list[Text]:
     """A line for each stage, in time of a step: what the driver waited, what workers were busy, where the rest went."""
     if not entries:
         return []
@@ -55,14 +55,14 @@ def lines(entries: list[dict[str, Any]]) -> list[Text]:
 def _write_line(entry: dict[str, Any], several: bool) -> Text:
     """With where the unaccounted time lies, and what other ranges tell of it."""
     steps = max(entry["steps"], 1)
-    waited, busy, rest = (duration(entry[name] / steps) for name in ("waited_ns", "busy_ns", "unaccounted_ns"))
-    who = f"driver {shown(entry['controller']['label'])}" if several else "driver"
+    waited, busy, rest = (write_duration(entry[name] / steps) for name in ("waited_ns", "busy_ns", "unaccounted_ns"))
+    who = f"driver {escape_name(entry['controller']['label'])}" if several else "driver"
     sentence = f": {who} waited {waited}, workers were busy {busy}, unaccounted {rest}"
     least_ns = max(_LEAST_SHARE * entry["unaccounted_ns"], 1)
     places = (("before_ns", "before they began"), ("between_ns", "between"), ("after_ns", "after they ended"))
     lying = [(entry[name], text) for name, text in places] if entry["busy_ns"] else []
-    parts = ", ".join(f"{duration(ns / steps)} {text}" for ns, text in lying if ns >= least_ns)
+    parts = ", ".join(f"{write_duration(ns / steps)} {text}" for ns, text in lying if ns >= least_ns)
     telling = [other for other in entry["meanwhile"] if other["ns"] >= least_ns][:_MOST_NAMES]
-    names = ", ".join(f"{shown(other['name'])} {duration(other['ns'] / steps)}" for other in telling)
+    names = ", ".join(f"{escape_name(other['name'])} {write_duration(other['ns'] / steps)}" for other in telling)
     clauses = "; ".join(filter(None, [parts, f"in it {names}" if names else ""]))
-    return Text.assemble((shown(entry["stage"]), "bold"), sentence, (f" ({clauses})" if clauses else "", "dim"))
+    return Text.assemble((escape_name(entry["stage"]), "bold"), sentence, (f" ({clauses})" if clauses else "", "dim"))

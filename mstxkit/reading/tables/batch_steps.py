@@ -31,7 +31,7 @@ def with_rings(run: str, run_id: str) -> list[RoleStep]:
     return sorted(steps, key=lambda step: step.step)
 
 
-def only(steps: list[RoleStep], are_taking: bool) -> list[RoleStep]:
+def pick_waits(steps: list[RoleStep], are_taking: bool) -> list[RoleStep]:
     """Those in which members waited for what they took, or entered anything else, with that alone."""
     kept = [step.collectives and step.collectives.only(step.collectives.is_taking == are_taking) for step in steps]
     return [step._replace(collectives=of) for step, of in zip(steps, kept) if of is not None and len(of.member)]
@@ -42,7 +42,7 @@ def _handed_over(run: str, run_id: str) -> list[Iterator[Batch]]:
     return [batches.BatchFile(file, run_id).read() for file in batches.files_in(Path(run))]
 
 
-def joined(steps: list[RoleStep], ringed: list[RoleStep]) -> list[RoleStep]:
+def join_rings(steps: list[RoleStep], ringed: list[RoleStep]) -> list[RoleStep]:
     """A run's own steps, with the collectives that rings tell of for the same role, step and ranks, on its times."""
     by_step = {(step.role, step.step): step for step in ringed}
     whole = []

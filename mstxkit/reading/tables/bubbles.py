@@ -39,14 +39,14 @@ def table(runs: tuple[RoleRun, ...]) -> pl.DataFrame:
     for run in runs:
         for piece in range(len(run.kinds)):
             if run.waits[piece] or np.nansum(run.wait_s[:, :, piece]) > 0:
-                gate = gates(run, piece) if run.waits[piece] else _handed_on(run, piece)
-                parts.append(_frame(run, piece, run.where(piece), run.wait_s[:, :, piece], gate))
+                gate = find_gates(run, piece) if run.waits[piece] else _handed_on(run, piece)
+                parts.append(_make_frame(run, piece, run.where(piece), run.wait_s[:, :, piece], gate))
         for piece in np.flatnonzero((run.inside_wait_s > 0).any(axis=(0, 1))).tolist():
-            parts.append(_frame(run, piece, INSIDE, run.inside_wait_s[:, :, piece], _gates_inside(run, piece)))
+            parts.append(_make_frame(run, piece, INSIDE, run.inside_wait_s[:, :, piece], _gates_inside(run, piece)))
     return pl.concat(parts).sort("step", "role", "rank", maintain_order=True)
 
 
-def gates(run: RoleRun, piece: int) -> WaitGates:
+def find_gates(run: RoleRun, piece: int) -> WaitGates:
     """Who held up whom in one piece in which members wait."""
     last, before = run.came_last(piece), run.since_met(piece)
     here = np.nan_to_num(run.more_s[:, :, before])
@@ -65,7 +65,7 @@ def held_up(run: RoleRun) -> WaitGates:
     held = WaitGates(np.full(len(steps), -1), np.full(len(steps), -1), np.full(len(steps), np.nan))
     for at in np.flatnonzero((waits_s > 0).any(axis=(0, 1))).tolist():
         here = np.flatnonzero((place == at) & (waits_s[steps, member, at] > 0))
-        gate = gates(run, at) if at < count else _gates_inside(run, at - count)
+        gate = find_gates(run, at) if at < count else _gates_inside(run, at - count)
         for part, of_members in zip(held, gate):
             part[here] = of_members[here, member[here]]
     return held
@@ -88,7 +88,7 @@ def _gates_inside(run: RoleRun, piece: int) -> WaitGates:
     return WaitGates(last, np.full(last.shape, piece), run.over_middle(own_s, piece)[at, last])
 
 
-def _frame(run: RoleRun, piece: int, where: str, wait_s: Seconds, gate: WaitGates) -> pl.DataFrame:
+def _make_frame(run: RoleRun, piece: int, where: str, wait_s: Seconds, gate: WaitGates) -> pl.DataFrame:
     is_handed = where != INSIDE and not run.waits[piece]
     steps, members = np.nonzero(wait_s > 0 if is_handed else np.isfinite(wait_s) & (gate.member >= 0))
     ranks = pl.Series(run.ranks, dtype=pl.Int32)

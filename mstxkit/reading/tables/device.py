@@ -12,7 +12,7 @@ from pathlib import Path
 import polars as pl
 
 from ...store import layout
-from ...store.session_file import sessions
+from ...store.session_file import read_sessions
 from ...store.values import small_number, text_of, whole_number
 from ..folder import Damage
 from ..importers._kept import Identity
@@ -43,7 +43,7 @@ def table(files: RunFiles) -> pl.DataFrame:
 
     folder = Path(files.path)
     more = _of_own_profiles(files, folder)
-    rows = pl.concat([_kept.table(folder, files.id, files.damage), *more])
+    rows = pl.concat([_kept.read_table(folder, files.id, files.damage), *more])
     return files.chosen.of_table(rows).sort("rank", "step", "stage", "source", "file", maintain_order=True)
 
 
@@ -77,10 +77,10 @@ def own_profiles(files: RunFiles, folder: Path, is_limited: bool = True) -> list
     if not top.is_dir() or top.is_symlink():
         return []
     owners = _find_owners(files.id, folder)
-    heads = (document.get for _, document in _kept.heads(folder, files.id, []))
+    heads = (document.get for _, document in _kept.read_heads(folder, files.id, []))
     kept = {(text_of(get("file")), *map(whole_number, (get("size"), get("changed_ns")))) for get in heads}
     new, size = [], 0
-    for source in _places.sources([top], damage):
+    for source in _places.find_files([top], damage):
         identity = _kept.Identity.of(source, folder)
         if identity in kept:
             continue
@@ -99,7 +99,7 @@ def own_profiles(files: RunFiles, folder: Path, is_limited: bool = True) -> list
 def _find_owners(run_id: str, folder: Path) -> dict[Path, tuple[int | None, str, int | None]]:
     """Rank, host and pid of what each session recorded, by where that lies."""
     owners = {}
-    for session in sessions(folder, run_id):
+    for session in read_sessions(folder, run_id):
         output, get = text_of(session.document.get("output")), session.document.get
         if output:
             owner = (small_number(get("rank")), text_of(get("host")), small_number(get("pid")))

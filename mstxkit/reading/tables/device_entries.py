@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from ...store import layout
 from ...store.documents import names_in
-from ...store.session_file import RECORDED, RecordedSession, sessions
+from ...store.session_file import RECORDED, RecordedSession, read_sessions
 from ...store.values import text_of, whole_number
 
 # The newest of them; each is read from one database a rank.
@@ -39,10 +39,10 @@ class ProfiledWindow(NamedTuple):
         return sum(file is not None for file in self.databases.values()) > 1
 
 
-def windows(run: str | os.PathLike[str], run_id: str) -> list[ProfiledWindow]:
+def find_windows(run: str | os.PathLike[str], run_id: str) -> list[ProfiledWindow]:
     """The newest windows that two ranks or more have recorded, the oldest first."""
     by_window: dict[tuple[str, str, tuple[int, ...]], dict[int, RecordedSession]] = {}
-    for session in sessions(run, run_id):
+    for session in read_sessions(run, run_id):
         request, stage, rank = session.key
         if rank is not None and session.document.get("state") == RECORDED:
             members = by_window.setdefault((request, stage, tuple(session.steps)), {})

@@ -15,11 +15,11 @@ from ...store.control_folder import ControlFolder
 from ...store.documents import Unusable
 from ...store.fate import Asked, Fates
 from ...store.report import DRAINING, RUNNING, Report
-from ...store.session_file import RecordedSession, sessions
+from ...store.session_file import RecordedSession, read_sessions
 from ...store.values import small_number, text_of, whole_number
 from ..folder import Damage, noting_unusable
 from ..frames import ESCALATION_SCHEMA
-from ..processes import Process, liveness
+from ..processes import Process, find_living
 from ..run_files import RunFiles
 
 # Beyond these somebody else wrote it; the rest is left out, and listed.
@@ -42,11 +42,11 @@ class _Request(NamedTuple):
 
 def table(files: RunFiles) -> pl.DataFrame:
     """See `Run.escalations`."""
-    every = rows(files.path, files.id, files.processes, files.damage)
+    every = list_rows(files.path, files.id, files.processes, files.damage)
     return pl.DataFrame(every, schema=ESCALATION_SCHEMA)
 
 
-def rows(
+def list_rows(
     run: str, run_id: str, processes: Sequence[Process], damage: list[Damage], now_ns: int | None = None
 ) -> list[dict[str, Any]]:
     """One for each request, stage and rank, with the columns of `Run.escalations()`, in the order of the requests.
@@ -61,9 +61,9 @@ def _list_rows(
     run: str, run_id: str, processes: Sequence[Process], unusable: list[Unusable], now_ns: int
 ) -> Iterator[dict[str, Any]]:
     control = ControlFolder(Path(run), run_id, is_private=False)
-    is_alive = liveness((process.host, process.pid, process.state) for process in processes)
-    kept = [session for session in sessions(run, run_id, unusable) if session.key[0]]
-    judge = Fates(fate.heard(control, is_alive, unusable), lambda: kept, is_alive, now_ns)
+    is_alive = find_living((process.host, process.pid, process.state) for process in processes)
+    kept = [session for session in read_sessions(run, run_id, unusable) if session.key[0]]
+    judge = Fates(fate.read_heard(control, is_alive, unusable), lambda: kept, is_alive, now_ns)
     anchors: _Anchors = {}
     for process in processes if kept else ():
         own = ((of.realtime_ns, of.monotonic_ns + process.offset_ns - of.realtime_ns) for of in process.clock.anchors)
@@ -71,7 +71,7 @@ def _list_rows(
     anchors = {who: sorted(own) for who, own in anchors.items()}
     count, asked = 0, list[Asked]()
     try:
-        asked = fate.asked(control)
+        asked = fate.read_asked(control)
     except Unusable as exc:
         unusable.append(exc)
     for request in _list_requests(judge, asked, kept):

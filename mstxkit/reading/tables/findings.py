@@ -25,13 +25,13 @@ def stored_verdicts(run: str, damage: list[Damage]) -> list[Verdict]:
     `damage`: what cannot be read is added here, once.
     """
     with noting_unusable(damage) as unusable:
-        return verdict_files.read(Path(run), unusable)
+        return verdict_files.read_verdicts(Path(run), unusable)
 
 
 def stored_incidents(run: str, run_id: str, damage: list[Damage]) -> list[Incident]:
     """Every incident of a run, hangs, deaths and what else was looked at closely, oldest first; `damage` as above."""
     with noting_unusable(damage) as unusable:
-        return incident_files.read(Path(run), run_id, unusable)
+        return incident_files.read_incidents(Path(run), run_id, unusable)
 
 
 def describe_incidents(run: str, run_id: str, damage: list[Damage]) -> list[dict[str, Any]]:

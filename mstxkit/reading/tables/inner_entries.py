@@ -12,7 +12,7 @@ import polars as pl
 
 from ...judging import meeting
 from ...judging.evidence import STAGE_ENTRY, Collectives, RoleStep
-from ...stages import canonical
+from ...stages import canonical_key
 from ..run_files import RunFiles
 from . import role_steps
 
@@ -24,7 +24,7 @@ _CALL = ("at", "stage", "name", "nth")
 _PLACE = ("role", "stage", "name")
 
 
-def added(files: RunFiles, steps: list[RoleStep]) -> list[RoleStep]:
+def add_entries(files: RunFiles, steps: list[RoleStep]) -> list[RoleStep]:
     """The steps, the last ones with what ranges tell of the inside of their stages.
 
     `files`: opened without filters. *Cost*: the ranges of these steps and stages are read once more.
@@ -48,7 +48,7 @@ def added(files: RunFiles, steps: list[RoleStep]) -> list[RoleStep]:
 def _read_ranges(files: RunFiles, steps: list[RoleStep], keys: set[str]) -> pl.DataFrame:
     """`at` (which step of these), `member, role, stage, name, nth, start_ns, end_ns` of the ranges inside of stages."""
     every = files.stage_rows["stage"].cast(pl.String).unique().drop_nulls().to_list()
-    named = {name: canonical(name) for name in every if canonical(name) in keys}
+    named = {name: canonical_key(name) for name in every if canonical_key(name) in keys}
     part = files.part(steps={step.step for step in steps}, stages=sorted(named))
     texts = pl.col("stage", "name").cast(pl.String)
     columns = (pl.col("process").cast(pl.UInt32), "step", texts, "start_ns", "duration_ns", "depth")

@@ -17,9 +17,9 @@ import polars as pl
 from ...judging import device_lateness
 from ...judging.evidence import STAGE_ENTRY, Collectives, RoleStep
 from ...judging.meeting import Late, late_in, left_together, taking_part
-from ...store.values import grouped
+from ...store.values import group_by
 from ..frames import LATENESS_SCHEMA, schema
-from ..report.units import spans
+from ..report.units import write_spans
 from ..role_runs import RoleRun, shown_ns
 from ..run_files import RunFiles
 from . import device_entries
@@ -45,7 +45,7 @@ def table(files: RunFiles, steps: Sequence[RoleStep], ringed: Sequence[RoleStep]
     """The table, step by step, of those ranks that are read; and of which `role`, null of device ranges.
     `ringed`: those of its steps of which a ring tells.
     """
-    by_device = [row for window in device_entries.windows(files.path, files.id) for row in of_device(window)]
+    by_device = [row for window in device_entries.find_windows(files.path, files.id) for row in of_device(window)]
     profiled = {(row.step, row.stage) for row in by_device}
     together, has_ring = left_together(steps), {(step.role, step.step) for step in ringed}
     entered = (_as_collectives(step, together) for step in steps if (step.role, step.step) not in has_ring)
@@ -58,8 +58,8 @@ def table(files: RunFiles, steps: Sequence[RoleStep], ringed: Sequence[RoleStep]
 def of_device(window: ProfiledWindow) -> list[LatenessRow]:
     """Those of a window; [] as long as it is not parsed. *Cost*: reads each database."""
     databases = {rank: file for rank, file in window.databases.items() if file is not None and window.is_parsed}
-    read = {rank: device_lateness.read(file) for rank, file in databases.items()}
-    entered = device_lateness.collectives(read) if read else None
+    read = {rank: device_lateness.read_collectives(file) for rank, file in databases.items()}
+    entered = device_lateness.join_collectives(read) if read else None
     if entered is None:  # nothing can be compared
         return []
     late = late_in(entered, np.zeros(len(read)))
@@ -83,7 +83,7 @@ def _find_latest(
     keys = np.stack([entered.group, entered.member, entered.stage])[:, late.at]
     order = np.lexsort((-late.late_s, keys[2], keys[1], keys[0]))
     is_first = np.append(True, (np.diff(keys[:, order]) != 0).any(axis=0))[: len(order)]
-    texts = {group: spans(entered.groups.get(group, ())) or str(group) for group in set(keys[0].tolist())}
+    texts = {group: write_spans(entered.groups.get(group, ())) or str(group) for group in set(keys[0].tolist())}
     for at, (group, member, stage) in zip(order[is_first].tolist(), keys.T[order[is_first]].tolist()):
         if (rank := ranks[member]) is not None:
             yield LatenessRow(
@@ -113,13 +113,13 @@ def link_table(runs: tuple[RoleRun, ...]) -> pl.DataFrame:
     """
     rows = []
     for run in runs:
-        took = grouped(run.links, lambda link: link[1:3])
+        took = group_by(run.links, lambda link: link[1:3])
         means = {key: float(np.mean([seconds for *_, seconds in links])) for key, links in took.items()}
         for (piece, members), mean_s in means.items():
             of_piece = {who: seconds for (at, who), seconds in means.items() if at == piece}
             others = [s for who, s in of_piece.items() if who != members and len(who) == len(members)]
             others_s = float(np.median(others)) if others else float("nan")
-            ranks = spans(rank for member in members if (rank := run.members[member].rank) is not None)
+            ranks = write_spans(rank for member in members if (rank := run.members[member].rank) is not None)
             times = map(shown_ns, (mean_s, others_s, mean_s - others_s))
             steps = len(took[piece, members])
             rows.append((run.role, run.kinds[piece].stage, ranks, len(members), steps, *times))

@@ -42,7 +42,7 @@ def table(files: RunFiles) -> pl.DataFrame:
     return pl.DataFrame(labelled, schema=frames.PROCESS_SCHEMA)
 
 
-def overhead(processes: pl.DataFrame) -> pl.DataFrame:
+def measure_overhead(processes: pl.DataFrame) -> pl.DataFrame:
     """`rank, host, pid, role, label, native, own_cost_ratio, own_cost_ns, lasted_ns`, what cost most first.
 
     `own_cost_ratio`: recording's own time over the time since the process began to record; null where it is not known.
@@ -55,7 +55,7 @@ def overhead(processes: pl.DataFrame) -> pl.DataFrame:
     return columns.sort("own_cost_ratio", descending=True, nulls_last=True)
 
 
-def drops(processes: pl.DataFrame) -> pl.DataFrame:
+def list_drops(processes: pl.DataFrame) -> pl.DataFrame:
     """`rank, host, pid, role, label, kind, count`: a row for each kind of loss of each process; none where none is.
 
     `coalesced` calls are not lost: many of them share a record.
@@ -68,7 +68,7 @@ def patch_table(files: RunFiles) -> pl.DataFrame:
     """What `autopatch` did in each process, by its own word: a row a process and target."""
     rows = [
         (process.index, rank_of(process), process.host, process.pid, role_of(process), *target)
-        for process, targets in _read_records(files, patch_record.parse)
+        for process, targets in _read_records(files, patch_record.parse_record)
         for target in targets
     ]
     return pl.DataFrame(rows, schema=frames.PATCH_SCHEMA, orient="row")

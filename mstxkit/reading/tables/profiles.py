@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any
 
-from ...store.session_file import sessions
+from ...store.session_file import read_sessions
 from ...store.values import list_of, step_number, table_of, text_of, whole_number
 from ..folder import Damage, noting_unusable
 
@@ -22,15 +22,15 @@ def table(run: str, run_id: str, damage: list[Damage]) -> pl.DataFrame:
 
     from ..frames import PROFILE_SCHEMA
 
-    return pl.DataFrame(rows(run, run_id, damage), schema=PROFILE_SCHEMA)
+    return pl.DataFrame(list_rows(run, run_id, damage), schema=PROFILE_SCHEMA)
 
 
-def rows(run: str | os.PathLike[str], run_id: str, damage: list[Damage]) -> list[dict[str, Any]]:
+def list_rows(run: str | os.PathLike[str], run_id: str, damage: list[Damage]) -> list[dict[str, Any]]:
     """One for each session, with the columns of `Run.profiles()`; by request, then by stage, step, rank and start.
     What cannot be read is added to `damage`, once.
     """
     with noting_unusable(damage) as unusable:
-        recorded = sorted(sessions(run, run_id, unusable), key=lambda each: each.key[0])
+        recorded = sorted(read_sessions(run, run_id, unusable), key=lambda each: each.key[0])
     made = []
     for session in recorded:
         get, (request, stage, rank) = session.document.get, session.key

@@ -77,7 +77,7 @@ class _Adding:
         return summed.with_columns(pl.col(pl.Categorical).cast(pl.String))  # of each batch they are others
 
 
-def periods(spans: pl.DataFrame, states: list[str], processes: Iterable[Process] = ()) -> pl.DataFrame:
+def measure_periods(spans: pl.DataFrame, states: list[str], processes: Iterable[Process] = ()) -> pl.DataFrame:
     """`process, step, period_ns`: how long each step took each process, by process and step.
 
     Until its next step began, where that has the next number; else until the last of its ranges ended. A last step
@@ -114,7 +114,7 @@ def by_process(periods: pl.DataFrame) -> pl.DataFrame:
     return often.sort("step_ns", "process", descending=[True, False])
 
 
-def shares(of_steps: pl.DataFrame, periods: pl.DataFrame) -> pl.DataFrame:
+def measure_shares(of_steps: pl.DataFrame, periods: pl.DataFrame) -> pl.DataFrame:
     """`stage, process, share_ratio`: of all the time of the process's steps, how much it was in the stage.
     `of_steps`: as `stages.by_step` gives them.
     """

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from ...stages import canonical
+from ...stages import canonical_key
 from ..frames import schema
 from ..role_runs import RoleRun, shown_ns
 
@@ -31,7 +31,7 @@ def table(runs: tuple[RoleRun, ...], waits: pl.DataFrame) -> pl.DataFrame:
         for stage, pieces in run.stages().items():
             for step, length, own in zip(run.steps.tolist(), lengths_s, run.own_of(pieces)):
                 own = own[np.isfinite(own)]
-                if len(own) and canonical(stage) in STAGES:
+                if len(own) and canonical_key(stage) in STAGES:
                     middle, last = float(np.median(own)), float(own.max())
                     ratio = last / length if length > 0 else None
                     rows.append((step, run.role, WEIGHTS, stage, len(own), shown_ns(middle), shown_ns(last), ratio))

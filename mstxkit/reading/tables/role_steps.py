@@ -15,7 +15,7 @@ import polars as pl
 from ...host import parts
 from ...judging.clock_bounds import WALL_ERROR_NS
 from ...judging.evidence import Peer, RoleStep, Work
-from ...stages import canonical
+from ...stages import canonical_key
 from ...store.summaries import WORKERS
 from ..role_runs import Seconds, Whole
 from . import stages
@@ -35,12 +35,12 @@ def of_run(stage_rows: pl.DataFrame, processes: pl.DataFrame, has_beside: bool =
     millisecond a step.
     """
     names = stage_rows["stage"].cast(pl.String)
-    keys = {name: canonical(name) for name in names.unique().drop_nulls().to_list()}
+    keys = {name: canonical_key(name) for name in names.unique().drop_nulls().to_list()}
     rows = stage_rows.with_columns(stage=names.replace_strict(keys, default=None, return_dtype=pl.String))
     entries = processes.to_dicts()
     peers = _list_peers(entries, rows)
     # Of each process, which do the same work: attempt of the job, role, and what those beside a rank's own are.
-    group_of = [(entry["attempt"] or 0, entry["role"] or "", beside(entry)) for entry in entries]
+    group_of = [(entry["attempt"] or 0, entry["role"] or "", name_kind(entry)) for entry in entries]
     controllers = [place for place, peer in enumerate(peers) if peer.is_controller]
     waiting = rows.filter(pl.col("waits_for").is_not_null() & ~pl.col("process").is_in(controllers))
     waits_for = {
@@ -49,7 +49,7 @@ def of_run(stage_rows: pl.DataFrame, processes: pl.DataFrame, has_beside: bool =
     }
     every = rows.filter(pl.col("waits_for").is_null() | ~pl.col("process").is_in(controllers))
     every = every.with_columns(waits_for=pl.lit(None, rows["waits_for"].dtype))
-    work = stages.outermost(every).filter(pl.col("step").is_not_null())
+    work = stages.pick_outermost(every).filter(pl.col("step").is_not_null())
     if work.is_empty():
         return []
     groups = list(dict.fromkeys(group_of))
@@ -93,7 +93,7 @@ def _list_peers(entries: list[dict[str, Any]], rows: pl.DataFrame) -> list[Peer]
     return peers
 
 
-def beside(entry: dict[str, Any]) -> str:
+def name_kind(entry: dict[str, Any]) -> str:
     """What a process beside a rank's own is, without its number; "" of a rank's own."""
     is_beside = entry["under"] in parts.BESIDE
     return re.sub(r"\d+", "", f"{entry['under']} {entry['part'] or ''}").strip() if is_beside else ""
@@ -107,8 +107,8 @@ def _sum_figures(work: pl.DataFrame, every: pl.DataFrame) -> pl.DataFrame:
     figures = stages.by_step(work).select(*_OF, "count", "total_ns", "start_ns", "end_ns")
     for rows in (work, every.filter(pl.col("duration_ns").is_not_null())):
         sums = rows.group_by(*_OF).agg(
-            longest_response=pl.col("longest_response").max(), tokens=stages.summed(pl.col("tokens")),
-            responses=stages.summed(pl.coalesce("responses", "prompts")),
+            longest_response=pl.col("longest_response").max(), tokens=stages.sum_column(pl.col("tokens")),
+            responses=stages.sum_column(pl.coalesce("responses", "prompts")),
         )  # fmt: skip
         figures = figures.join(sums, on=_OF, how="left", maintain_order="left", suffix="_inside")
     return figures.with_columns(pl.coalesce(name, f"{name}_inside") for name in _WORK)

@@ -14,7 +14,7 @@ import numpy as np
 
 from ...errors import ReadError
 from ...judging.columns import LEAST_NOISE
-from ...stages import canonical
+from ...stages import canonical_key
 from .. import replay
 from ..role_runs import RoleRun, Seconds, shown_ns
 
@@ -44,7 +44,7 @@ def asked_for(trainers: int | None, rollouts: int | None) -> AskedSplit | None:
     return None if trainers is None and rollouts is None else AskedSplit(trainers, rollouts)
 
 
-def rows(runs: tuple[RoleRun, ...], kind: str, asked: AskedSplit | None = None) -> Iterator[tuple[Any, ...]]:
+def weigh_splits(runs: tuple[RoleRun, ...], kind: str, asked: AskedSplit | None = None) -> Iterator[tuple[Any, ...]]:
     """Rows of that kind, with the one that is asked for; none where no two roles make and use up tokens.
     Raises ReadError: nothing tells of what is asked for.
     """
@@ -80,7 +80,7 @@ def _refuse_numbers(asked: AskedSplit | None, needed: str) -> None:
 
 
 def _has_stages(run: RoleRun, stages: tuple[str, ...]) -> bool:
-    return any(canonical(kind.stage) in stages for kind in run.kinds)
+    return any(canonical_key(kind.stage) in stages for kind in run.kinds)
 
 
 def _step_s(trainers: RoleRun, rollouts: RoleRun, n: int, m: int) -> float:
@@ -102,10 +102,10 @@ def _step_s(trainers: RoleRun, rollouts: RoleRun, n: int, m: int) -> float:
     ended = ((run.steps, run.spans_s()[1]) for run in (trainers, rollouts))
     a_step_s, other_s = (float(ends[-1] - ends[0]) / max(1, int(steps[-1] - steps[0])) for steps, ends in ended)
     ratio = a_step_s / other_s if a_step_s > 0 and other_s > 0 else 1.0
-    return paced(uses_s, makes_s * (1.0 if abs(ratio - 1) < _ALIKE else ratio), max(1, min(ahead, len(used))))
+    return find_pace(uses_s, makes_s * (1.0 if abs(ratio - 1) < _ALIKE else ratio), max(1, min(ahead, len(used))))
 
 
-def paced(uses_s: Seconds, makes_s: Seconds, ahead: int) -> float:
+def find_pace(uses_s: Seconds, makes_s: Seconds, ahead: int) -> float:
     """How long a step takes, in the mean: trainers begin with a whole batch, rollouts go on while few batches wait.
 
     Args:

@@ -22,7 +22,7 @@ _BY_STEP = (
 )  # fmt: skip
 
 
-def outermost(stage_rows: pl.DataFrame, is_sorted: bool = True) -> pl.DataFrame:
+def pick_outermost(stage_rows: pl.DataFrame, is_sorted: bool = True) -> pl.DataFrame:
     """The ended occurrences of stages that are not inside another occurrence of the same stage on their track.
 
     By begin; where all are of one depth and they need not be sorted, as they come. Inside: begun while one of smaller
@@ -41,7 +41,7 @@ def outermost(stage_rows: pl.DataFrame, is_sorted: bool = True) -> pl.DataFrame:
 
 
 def by_step(occurrences: pl.DataFrame) -> pl.DataFrame:
-    """By step, stage and rank, of `outermost` ones: `step, stage, rank, role, pid, count, total_ns, start_ns, end_ns,
+    """By step, stage and rank, of outermost ones: `step, stage, rank, role, pid, count, total_ns, start_ns, end_ns,
     part, waits_for, process`.
 
     `total_ns` is the union of their time across the tracks of their process: two threads in one
@@ -78,7 +78,7 @@ def _order_of(column: pl.Series) -> npt.NDArray[Any]:
     return numbers
 
 
-def summed(column: pl.Expr) -> pl.Expr:
+def sum_column(column: pl.Expr) -> pl.Expr:
     """Their sum; null where all are."""
     return pl.when(column.is_not_null().any()).then(column.sum())
 
@@ -113,7 +113,7 @@ def per_step(rows: pl.DataFrame, who: str) -> pl.DataFrame:
     return means.sort(pl.col("stage").cast(pl.String), "step_ns", who, descending=[False, True, False])
 
 
-def middle(count: int) -> int:
+def find_middle(count: int) -> int:
     """Of so many, the slowest first, which is in the middle: of two, the faster one."""
     return count // 2
 
@@ -158,7 +158,7 @@ def by_process(occurrences: pl.DataFrame) -> pl.DataFrame:
     return ordered.sort("stage_first_ns", pl.col("stage").cast(pl.String), *slowest_first).drop("stage_first_ns")
 
 
-def totals(occurrences: pl.DataFrame) -> pl.DataFrame:
+def sum_occurrences(occurrences: pl.DataFrame) -> pl.DataFrame:
     """`stage, count, mean_ns, p50_ns, p99_ns`: single occurrences of a stage over all processes."""
     return occurrences.group_by("stage").agg(count=pl.len().cast(pl.Int64), **_of_single_ones())
 
@@ -169,7 +169,7 @@ def _of_single_ones() -> dict[str, pl.Expr]:
     return {"mean_ns": ns.mean(), **percentiles}
 
 
-def endings(processes: pl.DataFrame, open_ranges: pl.DataFrame) -> pl.DataFrame:
+def find_endings(processes: pl.DataFrame, open_ranges: pl.DataFrame) -> pl.DataFrame:
     """The innermost open range on each track of each process that is gone without a word, the one entered last first.
 
     `row, track, step, stage, name, domain, start_ns, open_ns`; `row` is the process's row in `processes`; `open_ns` is

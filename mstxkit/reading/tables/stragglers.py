@@ -16,8 +16,8 @@ from ...judging.cutting import BEFORE
 from ...judging.measuring import INSIDE
 from ...judging.stalls import NOW_AND_THEN
 from ...judging.whole_run import PLAIN
-from ...stages import canonical
-from ...store.values import grouped
+from ...stages import canonical_key
+from ...store.values import group_by
 from ...store.verdicts import COMPUTE, INPUT, JITTER, Verdict
 from .. import replay
 from ..frames import schema
@@ -110,13 +110,13 @@ def _of_verdict(runs: tuple[RoleRun, ...], run: RoleRun, verdict: Verdict) -> It
     ]  # fmt: skip
     places = [(verdict.stage or "", where), *((stage, "") for stage in also_in)]
     each = (_where_slowest(run, verdict, member, *place) for place in places for member in members)
-    for together in grouped(filter(None, each), lambda slow: slow.where == INSIDE).values():
+    for together in group_by(filter(None, each), lambda slow: slow.where == INSIDE).values():
         less_s, is_inside = np.zeros(run.own_s.shape), together[0].where == INSIDE
         for slow in together:
             less_s[slow.since : slow.until, slow.member, slow.piece] = slow.too_much_s
         steps = np.arange(min(slow.since for slow in together), max(slow.until for slow in together))
         is_told = np.isfinite(run.inside_s[steps]).any(axis=(1, 2)) if is_inside else np.ones(len(steps), bool)
-        saved = replay.saved_s(runs, run, replay.taken(run, less_s, is_inside), steps[is_told])
+        saved = replay.saved_s(runs, run, replay.take_away(run, less_s, is_inside), steps[is_told])
         yield from (slow._replace(saved=saved) for slow in together)
 
 
@@ -127,7 +127,7 @@ def _where_slowest(run: RoleRun, verdict: Verdict, member: int, stage: str, wher
     last_step = (verdict.step or 0) if verdict.withdrawn else run.steps[-1]
     steps = (run.steps >= (verdict.since_step or 0)) & (run.steps <= last_step)
     more_s = np.nan_to_num(own_s - run.expected_s(excess, own_s))
-    of_stage = (at for at in range(len(run.kinds)) if canonical(run.stage(at)) == canonical(stage))
+    of_stage = (at for at in range(len(run.kinds)) if canonical_key(run.stage(at)) == canonical_key(stage))
     pieces = [at for at in of_stage if run.is_gap(at) in is_gap and (excess[steps, at] > 0).any()]
     if not pieces:
         return None

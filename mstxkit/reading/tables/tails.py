@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
-from ...stages import canonical
+from ...stages import canonical_key
 from ..frames import schema
 from ..role_runs import RoleRun, shown_ns
 
@@ -57,14 +57,14 @@ def _known_or_none(value: float) -> float | None:
     return float(value) if np.isfinite(value) else None
 
 
-def samples(occurrences: pl.DataFrame) -> pl.DataFrame:
+def list_samples(occurrences: pl.DataFrame) -> pl.DataFrame:
     """Longest first in a step. `samples`: so many of them the process had in that step; `alone_ns`: how long this one
     went on after all others of the process had ended (0 for all but the last): what the step would save without it,
     there. What comes one after the other inside of an occurrence on its own track, an engine's steps say, are no
     samples.
     """
     names = [
-        name for name in occurrences["stage"].cast(pl.String).unique().drop_nulls() if canonical(name) == GENERATES
+        name for name in occurrences["stage"].cast(pl.String).unique().drop_nulls() if canonical_key(name) == GENERATES
     ]
     rows = occurrences.filter(pl.col("stage").cast(pl.String).is_in(names) & pl.col("step").is_not_null())
     rows = rows.with_columns(end_ns=pl.col("start_ns") + pl.col("duration_ns"), samples=pl.len().over(_OF_A_STEP))

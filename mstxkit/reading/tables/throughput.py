@@ -23,7 +23,7 @@ def table(
     their peak; null without its two figures, which `Run.throughput` tells of.
     """
     try:
-        flops = metrics_setting.checked(None, flops_per_token, peak_flops).flops
+        flops = metrics_setting.check_metrics(None, flops_per_token, peak_flops).flops
     except CaptureError as exc:
         of_both = f"flops_per_token={flops_per_token!r}, peak_flops={peak_flops!r}"
         raise ReadError(f"{of_both}: numbers above 0 are needed, or one for each stage") from exc

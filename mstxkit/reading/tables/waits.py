@@ -12,7 +12,7 @@ import numpy as np
 import polars as pl
 
 from .. import intervals
-from ..intervals import Intervals, Times, summed
+from ..intervals import Intervals, Times, sum_by_place
 from ..run_files import RunFiles
 from . import stages
 
@@ -32,12 +32,12 @@ def only_work(stage_rows: pl.DataFrame) -> pl.DataFrame:
 
 def only_waits(stage_rows: pl.DataFrame) -> pl.DataFrame:
     """The outermost occurrences in which a controller waits."""
-    return stages.outermost(stage_rows.filter(pl.col("waits_for").is_not_null()))
+    return stages.pick_outermost(stage_rows.filter(pl.col("waits_for").is_not_null()))
 
 
 def stage_table(stage_rows: pl.DataFrame) -> pl.DataFrame:
     """See `Run.stages`."""
-    work = stages.outermost(only_work(stage_rows), is_sorted=False)
+    work = stages.pick_outermost(only_work(stage_rows), is_sorted=False)
     return stages.by_step(pl.concat([work, only_waits(stage_rows)])).drop("process")
 
 
@@ -65,7 +65,7 @@ def _each_waiting(stage_rows: pl.DataFrame) -> Iterator[tuple[tuple[int, str], p
     """
     end_ns = pl.col("start_ns") + pl.col("duration_ns")
     waits = only_waits(stage_rows).with_columns(end_ns=end_ns)
-    work = stages.outermost(only_work(stage_rows)).with_columns(end_ns=end_ns) if waits.height else waits
+    work = stages.pick_outermost(only_work(stage_rows)).with_columns(end_ns=end_ns) if waits.height else waits
     for rows in waits.partition_by(*_WHO, maintain_order=True):
         process, stage = rows["process"][0], rows["stage"][0]
         others = work.filter(pl.col("process") != process)
@@ -76,7 +76,7 @@ def _each_waiting(stage_rows: pl.DataFrame) -> Iterator[tuple[tuple[int, str], p
 
 def unite_rows(rows: pl.DataFrame) -> Intervals:
     """The time that any of these rows covers."""
-    return intervals.union(rows["start_ns"], rows["end_ns"])
+    return intervals.join_stretches(rows["start_ns"], rows["end_ns"])
 
 
 def _time_inside(stretches: Intervals, rows: pl.DataFrame) -> pl.Series:
@@ -89,7 +89,7 @@ def _make_figures(waits: pl.DataFrame, working: pl.DataFrame) -> pl.DataFrame:
     keys = waits.group_by(*_KEY, maintain_order=True).agg(
         pl.len().cast(pl.Int64).alias("count"), first_ns=pl.col("start_ns").min(), starts="start_ns", ends="end_ns"
     )
-    stretches = [intervals.union(*columns) for columns in zip(keys["starts"], keys["ends"])]
+    stretches = [intervals.join_stretches(*columns) for columns in zip(keys["starts"], keys["ends"])]
     row = np.repeat(np.arange(len(stretches)), [len(stretch.starts) for stretch in stretches])
     waited = Intervals(*(np.concatenate(columns) for columns in zip(*stretches)))
     workers = unite_rows(working)
@@ -99,7 +99,7 @@ def _make_figures(waits: pl.DataFrame, working: pl.DataFrame) -> pl.DataFrame:
         "before_ns": np.where(busy_ns > 0, begin - waited.starts, 0),
         "after_ns": np.where(busy_ns > 0, waited.ends - end, 0),
     }  # fmt: skip
-    values: dict[str, Any] = {name: summed(each, row, len(stretches)) for name, each in figures.items()}
+    values: dict[str, Any] = {name: sum_by_place(each, row, len(stretches)) for name, each in figures.items()}
     values["unaccounted_ns"] = values["waited_ns"] - values["busy_ns"]
     values["between_ns"] = values["unaccounted_ns"] - values["before_ns"] - values["after_ns"]
     values["slowest"], values["slowest_ns"] = _find_slowest(waited, working, row, len(stretches))
@@ -112,13 +112,15 @@ def _find_slowest(waited: Intervals, working: pl.DataFrame, row: Times, rows: in
     slowest: list[int | None] = [None] * rows
     longest_ns = np.zeros(rows, dtype=np.int64)
     for own in working.partition_by("process", maintain_order=True):
-        busy_ns = summed(unite_rows(own).inside(*waited), row, rows)
+        busy_ns = sum_by_place(unite_rows(own).inside(*waited), row, rows)
         for place in np.flatnonzero(busy_ns > longest_ns):
             slowest[place], longest_ns[place] = own["process"][0], busy_ns[place]
     return slowest, longest_ns
 
 
-def meanwhile(files: RunFiles, steps: tuple[int, int] | None = None) -> dict[tuple[int, str], list[dict[str, Any]]]:
+def measure_meanwhile(
+    files: RunFiles, steps: tuple[int, int] | None = None
+) -> dict[tuple[int, str], list[dict[str, Any]]]:
     """What other ranges tell of the unaccounted time of each controller and stage: `name`, `ns`, `processes`, by time.
 
     Of workers the outermost ranges that are not of that stage; of the controller those that are inside of its wait.

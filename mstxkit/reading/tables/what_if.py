@@ -17,14 +17,14 @@ from ...judging import meeting
 from ...judging.cutting import BEFORE
 from ...judging.evidence import Peer
 from ...judging.measuring import BEHIND_GAP, FREE, INSIDE, UNKNOWN, WAITS
-from ...stages import canonical
+from ...stages import canonical_key
 from ...store import verdicts as verdict_kinds
 from ...store.values import finite_number
 from ...store.verdicts import ALL_SLOW, COMMUNICATION, Verdict
 from ...triggers.late_rank import middle_of
 from .. import replay
 from ..frames import schema
-from ..report.units import spans
+from ..report.units import write_spans
 from ..role_runs import RoleRun, Seconds, shown_ns
 from . import split, stragglers
 
@@ -63,7 +63,7 @@ def table(
 
     Verdicts also tell since when all are slower. Raises ReadError: nothing tells of the split that is `asked` for.
     """
-    rows = [row for run in runs for row in _of_role(runs, run, verdicts)] + list(split.rows(runs, SPLIT, asked))
+    rows = [row for run in runs for row in _of_role(runs, run, verdicts)] + list(split.weigh_splits(runs, SPLIT, asked))
     return pl.DataFrame(rows, schema=SCHEMA, orient="row").sort("saved_ratio", descending=True, maintain_order=True)
 
 
@@ -82,7 +82,7 @@ def _of_role(runs: tuple[RoleRun, ...], run: RoleRun, verdicts: Iterable[Verdict
             own: Seconds = run.busy_s
             for before in run.since_met(piece).tolist():
                 own[:, :, before] = _mean_met(run, own[:, :, before], before)
-            less = replay.taken(run, run.own_s - own)
+            less = replay.take_away(run, run.own_s - own)
             yield _make_row(run, BUBBLE, piece, replay.saved_s(runs, run, less, every), run.where(piece))
         steps_told = np.flatnonzero((run.uneven_s[:, :, piece] > 0).any(axis=1))
         if len(some := steps_told[:: 1 + len(steps_told) // _STEPS_SAMPLED]):
@@ -90,9 +90,9 @@ def _of_role(runs: tuple[RoleRun, ...], run: RoleRun, verdicts: Iterable[Verdict
             inside_s, uneven_s = run.inside_s[some, :, piece], np.zeros(run.own_s.shape)
             over_s = np.fmax(inside_s - _mean_met(run, inside_s, piece), run.uneven_s[some, :, piece])
             uneven_s[some, :, piece] = np.fmin(over_s, inside_s)
-            less = replay.taken(run, uneven_s, is_inside=True)
+            less = replay.take_away(run, uneven_s, is_inside=True)
             yield _make_row(run, BUBBLE, piece, replay.saved_s(runs, run, less, some), INSIDE)
-        if not run.waits[piece] and canonical(run.stage(piece)) in TAIL_STAGES and not run.is_gap(piece):
+        if not run.waits[piece] and canonical_key(run.stage(piece)) in TAIL_STAGES and not run.is_gap(piece):
             own_s = run.own_s[:, :, piece]
             with np.errstate(all="ignore"):
                 less = _taken_from(run, piece, np.fmax(own_s - middle_of(own_s.T)[:, None], 0.0))
@@ -105,7 +105,7 @@ def _make_row(
     steps: tuple[int, int] | None = None, group: Iterable[int | None] = (), seen_steps: int | None = None,
 ) -> tuple[Any, ...]:  # fmt: skip
     (since, until), (step_s, saved_s) = steps or (0, len(run.steps)), saved
-    ranks = spans(rank for rank in group if rank is not None)
+    ranks = write_spans(rank for rank in group if rank is not None)
     who = peer.who if peer else f"ranks {ranks}" if kind in (STRAGGLER, ALONE) else None
     return (
         kind, run.role, run.stage(piece), where, peer and peer.rank, ranks or None, None, None, int(run.steps[since]),
@@ -174,7 +174,7 @@ def _taken_from(run: RoleRun, piece: int, less_s: Seconds, members: Any = slice(
     """(T, M) seconds less in one piece, of these members."""
     every: Seconds = np.zeros(run.own_s.shape)
     every[:, members, piece] = less_s[:, members]
-    return replay.taken(run, every)
+    return replay.take_away(run, every)
 
 
 def _list_changes(runs: tuple[RoleRun, ...], run: RoleRun, verdicts: Iterable[Verdict]) -> Iterator[tuple[Any, ...]]:

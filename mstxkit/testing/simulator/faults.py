@@ -78,7 +78,7 @@ class InjectedFault:
         return rank in self.ranks if self.ranks else self.rank is None or rank == self.rank
 
 
-def undone(fault: InjectedFault) -> InjectedFault:
+def undo_fault(fault: InjectedFault) -> InjectedFault:
     """The fault without effect; it draws as many random numbers, so that all else goes as it does with it."""
     if fault.kind in ("hang", "clock"):
         return replace(fault, until=fault.since)

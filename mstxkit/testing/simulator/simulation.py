@@ -9,7 +9,7 @@ import numpy as np
 
 from ...judging.evidence import Peer, RoleStep
 from ...judging.judged import RINGS, Want
-from .faults import InjectedFault, undone
+from .faults import InjectedFault, undo_fault
 from .processes import SimulatedProcesses
 from .shape import JobShape
 from .truth import StepTruth
@@ -99,7 +99,7 @@ class Simulation:
             without: Which faults are taken away; None: all of them.
         """
         gone = self._faults if without is None else tuple(without)
-        healthy = [undone(fault) if fault in gone else fault for fault in self._faults]
+        healthy = [undo_fault(fault) if fault in gone else fault for fault in self._faults]
         unseen = replace(self.shape, has_rings=False)
         faulty, spared = (type(self)(unseen, self._seed, faults) for faults in (self._faults, healthy))
         return [  # an unseen controller has no steps

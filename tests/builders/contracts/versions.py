@@ -78,4 +78,4 @@ def recorded(made: Iterable[tuple[expected.Expected, Symbol, Called]]) -> tuple[
 
 def expectations(installed: Installed, extra: bool = True) -> list[expected.Expected]:
     """What should become of each target of the package's patch."""
-    return expected.expected(installed.surface, registry.load(installed.surface.framework), extra)
+    return expected.expected(installed.surface, registry.load_patch(installed.surface.framework), extra)

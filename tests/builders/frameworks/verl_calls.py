@@ -226,14 +226,14 @@ def marks() -> dict[str, Any]:
         mstx_profile.mark_end_range(mstx_profile.mark_start_range("my own"))
     patched = calls[:]
     calls.clear()
-    ours = _verl_marks.start, _verl_marks.end
-    registry.remove()
+    ours = _verl_marks.start_mark, _verl_marks.end_mark
+    registry.remove_patches()
     worker.update_actor(None)
     return {
         "ranges": rows(seen),
         "patched": patched,
         "put back": calls,
-        "ours": ours == (_verl_marks.start, _verl_marks.end),
+        "ours": ours == (_verl_marks.start_mark, _verl_marks.end_mark),
         "theirs": [mstx_profile.mark_start_range.__module__, mstx_profile.mark_end_range.__module__],
     }
 
@@ -270,6 +270,6 @@ def rows(seen: Any) -> list[list[Any]]:
 if __name__ == "__main__":
     warnings.simplefilter("ignore")
     sys.modules["verl_calls"] = sys.modules["__main__"]
-    registry.install([(PATCH, False)])
+    registry.install_patches([(PATCH, False)])
     found = {name: globals()[name]() for name in sys.argv[1:]}
     sys.stdout.write("CALLS " + json.dumps(found) + "\n")

@@ -26,17 +26,17 @@ ABSENT = object()
 def main(order: str) -> dict[str, Any]:
     """What was found; see the tests."""
     if order == "before":
-        registry.install([(PATCH, True)])
+        registry.install_patches([(PATCH, True)])
         missing = import_all()
         before = snapshot = None
     else:
         missing = import_all()
         snapshot, before = take_snapshot(), {target.path: describe(target) for target in PATCH.targets}
-        registry.install([(PATCH, True)])
-    states = {state.path: [state.state, state.reason, state.detail] for state in registry.report().targets}
+        registry.install_patches([(PATCH, True)])
+    states = {state.path: [state.state, state.reason, state.detail] for state in registry.report_targets().targets}
     patched = {target.path: describe(target) for target in PATCH.targets}
     ours = sorted(names_of_ours())
-    registry.remove()
+    registry.remove_patches()
     after = {target.path: describe(target) for target in PATCH.targets}
     return {
         "missing": missing,

@@ -13,7 +13,7 @@ from builders.written_banks import FAKE, Written
 from mstxkit import faults
 from mstxkit.escalation.duty import duty as duties
 from mstxkit.host import identity, names
-from mstxkit.marking.wrapping import decorate
+from mstxkit.marking.wrapping import decorate_target
 from mstxkit.pieces import boundaries
 
 
@@ -25,7 +25,9 @@ def engine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> I
         monkeypatch.setattr(user, "engine", module)
     monkeypatch.setattr(duties, "import_ahead", lambda begins=True: False)  # no profiler is to begin
     clock, on_fault = module.clock_kind(), faults.on_fault
-    module.set_hooks(names.describe, names.utf8, faults.note, lambda settings, function: (settings, function))
+    module.set_hooks(
+        names.describe_site, names.utf8, faults.note_fault, lambda settings, function: (settings, function)
+    )
     module.set_clock(FAKE)
     Written(module)
     module.step(0)
@@ -39,7 +41,7 @@ def engine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> I
     module.set_recording(False)
     module.detach()
     module.set_clock(clock)
-    module.set_hooks(names.describe, names.utf8, faults.note, decorate)
+    module.set_hooks(names.describe_site, names.utf8, faults.note_fault, decorate_target)
     faults.on_fault = on_fault
 
 
@@ -68,6 +70,6 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A run of a process that no launcher has given a rank."""
     for variable in ("RANK", "WORLD_SIZE"):
         monkeypatch.delenv(variable, raising=False)
-    identity.forget()
+    identity.forget_learnt()
     with lives.own_run(tmp_path) as folder:
         yield folder

@@ -317,7 +317,7 @@ def test_a_folder_that_never_answers_fails_the_request_and_training_has_waited_o
 def test_a_session_that_is_put_off_takes_nothing_from_light_capture(
     new_rank: NewRank, writes: Writes, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("mstxkit.profiling.backends.here", lambda: ("ascend", {}))
+    monkeypatch.setattr("mstxkit.profiling.backends.find_profiler", lambda: ("ascend", {}))
     rank = new_rank(QUICK._replace(light="every 1 steps, 1 step"))
     rank.engine.step(10)
     rank.ask(occurrences=1)

@@ -12,7 +12,7 @@ from builders.waiting import until
 from mstxkit.errors import CaptureError
 from mstxkit.escalation.duty import caretaker
 from mstxkit.escalation.duty.caretaker import Caretaker
-from mstxkit.escalation.duty.settings import DutySettings, checked
+from mstxkit.escalation.duty.settings import DutySettings, check_settings
 from mstxkit.host import apart
 from mstxkit.store.aftercare import Care
 
@@ -102,4 +102,4 @@ def test_its_words_say_all_of_it(place: Place) -> None:
 )
 def test_what_cannot_be_is_refused_when_capture_is_called(settings: dict[str, Any]) -> None:
     with pytest.raises(CaptureError, match="profiles"):
-        checked(DutySettings(**settings))
+        check_settings(DutySettings(**settings))

@@ -240,7 +240,7 @@ def test_after_each_request_that_had_a_session_there_is_a_cooldown(new_rank: New
     for _ in range(2):
         rank.once(UPDATE)
     rank.look()
-    while_cooling = list(rank.session.did), rank.duty._machine.phase(duties._now())
+    while_cooling = list(rank.session.did), rank.duty._machine.phase(duties._look_now())
     time.sleep(0.21)
     rank.look()
     rank.once(UPDATE)
@@ -331,9 +331,11 @@ def test_a_request_waits_for_its_stage_to_come(rank: Rank) -> None:
 def message_of(rank: Rank, stage: str, **given: Any) -> dict[str, Any]:
     """A request of any stage, as a message."""
     from mstxkit.store.messages import of_request
-    from mstxkit.store.request import Known, checked
+    from mstxkit.store.request import Known, check_request
 
-    return of_request(checked({"stage": stage, "ranks": [rank.rank], **given}, Known([stage], range(64), ["full"])))
+    return of_request(
+        check_request({"stage": stage, "ranks": [rank.rank], **given}, Known([stage], range(64), ["full"]))
+    )
 
 
 def damaged(message: dict[str, Any], **fields: Any) -> dict[str, Any]:
@@ -363,7 +365,7 @@ def test_hostile_messages_are_refused_and_the_others_are_obeyed(rank: Rank) -> N
     rank.once(UPDATE)
 
     assert set(faults.counts) == {"control.messages"}
-    faults.reset()
+    faults.reset_counts()
     assert rank.session.did == ["+actor_update", "-actor_update"]
     assert rank.last(request).state == "done"
     assert {"a", "b", "c", "j"} <= {id for id, report in rank.said().items() if report.state == "refused"}
@@ -411,7 +413,7 @@ def test_a_session_that_cannot_be_written_down_is_not_begun(rank: Rank) -> None:
     last = rank.last(request)
     assert last.state == "failed" and "could not be written down" in last.reason
     assert set(faults.counts) == {"control.files"}
-    faults.reset()
+    faults.reset_counts()
 
 
 def test_a_session_that_cannot_begin_is_said_and_the_next_one_does(rank: Rank) -> None:
@@ -575,7 +577,7 @@ def test_a_memory_that_is_none_is_left_alone(new_rank: NewRank, tmp_path: Path) 
 
     assert rank.last(request).state == "done"
     assert set(faults.counts) == {"control.memory"}
-    faults.reset()
+    faults.reset_counts()
 
 
 def test_the_end_closes_what_is_open_and_says_so(rank: Rank) -> None:
@@ -770,9 +772,9 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[
     run = empty_run(tmp_path / "run")
     for variable in ("RANK", "WORLD_SIZE", "LOCAL_RANK"):
         monkeypatch.delenv(variable, raising=False)
-    identity.forget()
+    identity.forget_learnt()
     yield lambda: post_here(run, RUN_ID, tmp_path)
-    identity.forget()
+    identity.forget_learnt()
 
 
 def test_a_process_that_knows_no_rank_is_the_only_one(here: Callable[[], Any]) -> None:
@@ -786,7 +788,7 @@ def test_a_driver_of_ray_has_no_post_and_its_workers_have_theirs(
     of_driver = here()
     monkeypatch.setenv("RANK", "3")
     monkeypatch.setenv("WORLD_SIZE", "8")
-    identity.forget()
+    identity.forget_learnt()
 
     assert of_driver is None
     assert here()[3:6] == (3, 8, "")

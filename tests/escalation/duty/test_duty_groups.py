@@ -26,21 +26,21 @@ STAGE = "actor_update"
 
 def heard(run: Path) -> list[fate.Heard]:
     try:
-        return fate.heard(asking.control_of(run))
+        return fate.read_heard(asking.control_of(run))
     except MstxkitError:
         return []  # no run yet
 
 
 def ended(run: Path, request_id: str) -> fate.Progress:
     control = asking.control_of(run)
-    asked = asking.named(control, request_id)
+    asked = asking.find_request(control, request_id)
     assert lives.wait_until(lambda: fate.Fates(heard(run)).progress(asked).has_ended)
     return fate.Fates(heard(run)).progress(asked)
 
 
 def ask(run: Path, ranks: str, occasion: str) -> Request:
     fields = {"stages": [STAGE], "ranks": ranks, "steps": 2, "occasion": occasion}
-    return asking.ask(run, fields, asking.whom(run, fields))
+    return asking.ask_ranks(run, fields, asking.find_ranks(run, fields))
 
 
 def done(run: Path, ranks: str) -> fate.Progress:
@@ -65,7 +65,7 @@ def folder(tmp_path: Path) -> Iterator[Path]:
         yield tmp_path
         (tmp_path / "end").touch()
         _, err = process.communicate(timeout=lives.FINISHES_WITHIN_S)
-        while adopt.collect(tmp_path / "run"):
+        while adopt.collect_dead(tmp_path / "run"):
             pass
     assert process.returncode == 0, err
 
@@ -82,8 +82,8 @@ def test_ranks_are_asked_by_their_place_in_parallel_groups(folder: Path) -> None
 
     peers = done(run, "peers:1")  # rank 0, which agrees elsewhere, is none of them
     (folder / "ask").touch()
-    assert lives.wait_until(lambda: any(one.request.ranks == "dp:1" for one in fate.asked(asking.control_of(run))))
-    from_inside = [one for one in fate.asked(asking.control_of(run)) if one.request.ranks == "dp:1"]
+    assert lives.wait_until(lambda: any(one.request.ranks == "dp:1" for one in fate.read_asked(asking.control_of(run))))
+    from_inside = [one for one in fate.read_asked(asking.control_of(run)) if one.request.ranks == "dp:1"]
 
     assert [report.rank for report in peers.reports] == [1, 3]
     assert len({tuple(report.recorded_steps) for report in peers.reports}) == 1

@@ -68,15 +68,15 @@ class Job:
 
     def heard(self) -> list[fate.Heard]:
         try:
-            return fate.heard(asking.control_of(self.run))
+            return fate.read_heard(asking.control_of(self.run))
         except Exception:
             return []  # no run yet
 
     def ask(self, **given: Any) -> Request:
-        return asking.ask(self.run, {"stage": "every_rank", "ranks": [0, 1, 2], **given})
+        return asking.ask_ranks(self.run, {"stage": "every_rank", "ranks": [0, 1, 2], **given})
 
     def reports(self, request: Request) -> dict[int, Any]:
-        found = asking.named(asking.control_of(self.run), request.id)
+        found = asking.find_request(asking.control_of(self.run), request.id)
         return {one.rank: one for one in fate.Fates(self.heard()).progress(found).reports}
 
     def states(self, request: Request) -> list[str]:
@@ -117,7 +117,7 @@ def new_job(tmp_path: Path) -> Iterator[Callable[..., Job]]:
         yield make
         for job in made:
             job.end()
-        while adopt.collect(tmp_path / "run"):
+        while adopt.collect_dead(tmp_path / "run"):
             pass
 
 

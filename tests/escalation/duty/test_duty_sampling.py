@@ -16,7 +16,7 @@ Pieces = Callable[[int], None]
 def pieces(rank: Rank) -> Iterator[Pieces]:
     """An update of so many micro-batches, each of which is a range of its own."""
     site = rank.engine.intern("micro")
-    undo = boundaries.declare(site, "micro_batch")
+    undo = boundaries.declare_site(site, "micro_batch")
 
     def update(count: int) -> None:
         with rank.engine.stage(UPDATE):

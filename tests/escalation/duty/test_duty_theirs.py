@@ -43,7 +43,7 @@ def test_what_another_thread_has_open_is_waited_for_a_moment_and_said(rank: Rank
     assert (report.state, rank.session.did) == ("done", ["+actor_update", "-actor_update"])
     assert "verl's profile began on another thread" in report.reason
     assert faults.counts == {"another thread's profiler": 1}
-    faults.reset()
+    faults.reset_counts()
 
 
 def test_a_session_is_not_begun_beside_theirs_but_after_it(rank: Rank, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -22,7 +22,7 @@ RUN = "0" * 32
 @pytest.fixture(autouse=True)
 def no_faults_left() -> Iterator[None]:
     yield
-    faults.reset()
+    faults.reset_counts()
 
 
 def test_a_request_waits_until_its_stage_has_run_here() -> None:

@@ -41,12 +41,12 @@ def session(where: Any) -> Iterator[Recording]:
     session = Recording()
     yield session
     assert session.wrong == []
-    faults.reset()
+    faults.reset_counts()
 
 
 def light(session: Recording, words: str) -> LightOnDuty:
     def order(step: int) -> Order:
-        return Order(Path("run"), RUN_ID, 0, 1, "", "light", step, presets.load("light"))
+        return Order(Path("run"), RUN_ID, 0, 1, "", "light", step, presets.load_preset("light"))
 
     return LightOnDuty(Schedule.parse(words), session, order)  # type: ignore[arg-type]
 

@@ -42,7 +42,7 @@ def listens(run: Path) -> bool:
 
 
 def is_armed(run: Path, request: Any) -> bool:
-    said = fate.heard(control(run))
+    said = fate.read_heard(control(run))
     return any(one.id == request.id and one.state == "armed" for each in said for one in each.standing.reports)
 
 

@@ -153,7 +153,7 @@ def test_where_the_kernel_refuses_to_tell_a_look_a_second_has_to_do(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """Whose limits are used up has many processes, all of which look."""
-    monkeypatch.setattr("mstxkit.host.folder_events._call", lambda name, *values: -1)
+    monkeypatch.setattr("mstxkit.host.folder_events._call_library", lambda name, *values: -1)
 
     assert 0.75 < waits_of(monkeypatch, places=lambda: [tmp_path])[-1] <= 1.0
     assert 0.75 < waits_of(monkeypatch, places=list)[-1] <= 1.0, "a shared folder is not asked more often for that"

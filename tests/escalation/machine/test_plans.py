@@ -8,7 +8,7 @@ import pytest
 from builders.escalation_world import Rank, World
 
 from mstxkit.escalation.machine import moves
-from mstxkit.escalation.machine.plans import first_step, waits
+from mstxkit.escalation.machine.plans import explain_wait, first_step
 from mstxkit.store.request import WHOLE_STEPS, Planned, Request
 
 
@@ -79,7 +79,7 @@ def test_where_the_run_counts_otherwise_both_numbers_are_told(world: World, rank
     trains(rank, 0)
 
     assert rank.last(asked.id).reason == "planned for step 4, 5 in the configuration"
-    assert waits(Planned(5, "process"), None) == "planned for step 5 of this start"
+    assert explain_wait(Planned(5, "process"), None) == "planned for step 5 of this start"
 
 
 def test_windows_follow_each_other_without_a_cooldown_and_other_requests_have_one(world: World, rank: Rank) -> None:

@@ -14,7 +14,7 @@ from mstxkit.profiling.backends import mindspore, torch_npu
 from mstxkit.profiling.declare import Preset
 
 ON_TORCH_NPU = ["torch_npu 2.7.1", "torch_npu 2.13.0"]
-every_preset = pytest.mark.parametrize("name", presets.names())
+every_preset = pytest.mark.parametrize("name", presets.list_presets())
 
 
 @pytest.fixture(autouse=True)
@@ -43,7 +43,7 @@ def test_torch_npu_takes_every_option_of_every_preset(
     recorded: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, version: str, name: str
 ) -> None:
     made = put(monkeypatch, recorded.torch_npu(version))
-    preset = presets.load(name)
+    preset = presets.load_preset(name)
 
     outcome = torch_npu.BACKEND.start(preset, tmp_path).stop()
 
@@ -68,7 +68,7 @@ def test_the_handler_is_made_right_before_the_start(
     recorded: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     made = put(monkeypatch, recorded.torch_npu())
-    torch_npu.BACKEND.start(presets.load("light"), tmp_path).stop()
+    torch_npu.BACKEND.start(presets.load_preset("light"), tmp_path).stop()
 
     called = [name for name, _ in made.calls]
     begun = ["start", "init_trace", "start_trace"]
@@ -81,7 +81,9 @@ def test_what_a_version_does_to_metrics_is_read_from_its_default(
     notes = {}
     for version in ON_TORCH_NPU:
         put(monkeypatch, recorded.torch_npu(version))
-        notes[version] = {name: torch_npu.BACKEND.described(presets.load(name))[1] for name in presets.names()}
+        notes[version] = {
+            name: torch_npu.BACKEND.described(presets.load_preset(name))[1] for name in presets.list_presets()
+        }
 
     replaced = "aic_metrics none becomes PipeUtilization at this level in this version"
     assert notes["torch_npu 2.7.1"].pop("comm") == (replaced,)
@@ -96,14 +98,14 @@ def test_an_older_torch_npu_gets_msprof_tx(
     older = without(recorded, "config", "mstx", "mstx_domain_exclude")
     made = put(monkeypatch, recorded.torch_npu(**older))
 
-    outcome = torch_npu.BACKEND.start(presets.load("full"), tmp_path).stop()
+    outcome = torch_npu.BACKEND.start(presets.load_preset("full"), tmp_path).stop()
 
     assert outcome.problems == ()
     assert made.given("_ExperimentalConfig")["msprof_tx"] is True
-    assert torch_npu.BACKEND.described(presets.load("full"))[1] == (
+    assert torch_npu.BACKEND.described(presets.load_preset("full"))[1] == (
         "mstx_domain_exclude=['communication'] is left out: this version has no such option",
     )
-    assert torch_npu.BACKEND.described(presets.load("light"))[1] == ()
+    assert torch_npu.BACKEND.described(presets.load_preset("light"))[1] == ()
 
 
 @pytest.mark.parametrize(
@@ -119,11 +121,11 @@ def test_light_is_refused_where_it_would_become_something_heavier(
 ) -> None:
     made = put(monkeypatch, recorded.torch_npu(**without(recorded, part, *lacks)))
 
-    (problem,) = torch_npu.BACKEND.start(presets.load("light"), tmp_path).stop().problems
+    (problem,) = torch_npu.BACKEND.start(presets.load_preset("light"), tmp_path).stop().problems
 
     assert problem.startswith("refused: ")
     assert why in problem
-    assert problem in torch_npu.BACKEND.described(presets.load("light"))[1]
+    assert problem in torch_npu.BACKEND.described(presets.load_preset("light"))[1]
     assert made.calls == []
 
 
@@ -135,7 +137,7 @@ def noted(monkeypatch: pytest.MonkeyPatch, made: Any, tmp_path: Path, limit_byte
         return "set"
 
     monkeypatch.setattr(torch_npu, "_set_storage_limit", set_limit)
-    return torch_npu.BACKEND.start(presets.load("full"), tmp_path, limit_bytes).stop().notes
+    return torch_npu.BACKEND.start(presets.load_preset("full"), tmp_path, limit_bytes).stop().notes
 
 
 @pytest.mark.parametrize("version", ON_TORCH_NPU)
@@ -200,7 +202,7 @@ def test_a_backend_is_refused_while_another_profiler_records(
     made = put(monkeypatch, getattr(recorded, name)())
     made.is_on = True
 
-    (problem,) = backends.load(name).start(presets.load("full"), tmp_path).stop().problems
+    (problem,) = backends.load_backend(name).start(presets.load_preset("full"), tmp_path).stop().problems
 
     assert problem == f"refused: {why}"
     assert made.calls == []
@@ -212,7 +214,7 @@ def test_a_session_without_device_data_is_a_problem(
     made = put(monkeypatch, recorded.torch_npu())
     made.writes = "FRAMEWORK"
 
-    (problem,) = torch_npu.BACKEND.start(presets.load("light"), tmp_path).stop().problems
+    (problem,) = torch_npu.BACKEND.start(presets.load_preset("light"), tmp_path).stop().problems
 
     assert "holds no PROF_* folder" in problem
 
@@ -226,7 +228,7 @@ def test_a_session_that_recorded_nothing_is_a_problem_whatever_the_profiler_says
     made.bytes = 0
     backend = torch_npu.BACKEND if name == "torch_npu" else mindspore.BACKEND
 
-    outcome = backend.start(presets.load("light"), tmp_path).stop()
+    outcome = backend.start(presets.load_preset("light"), tmp_path).stop()
 
     (problem,) = outcome.problems
     assert problem.startswith("nothing was recorded: ")
@@ -243,9 +245,9 @@ def test_a_profiler_under_msprof_is_not_asked(
     made = put(monkeypatch, getattr(recorded, backend)())
     monkeypatch.setenv(name, value)
 
-    found = backends.load(backend)
+    found = backends.load_backend(backend)
     assert found.why_not() == f"msprof has the profiler: {name} is set"
-    assert found.start(presets.load("light"), tmp_path).stop().problems == (f"refused: {found.why_not()}",)
+    assert found.start(presets.load_preset("light"), tmp_path).stop().problems == (f"refused: {found.why_not()}",)
     assert made.calls == []
 
 
@@ -254,7 +256,7 @@ def test_mindspore_takes_every_option_of_every_preset(
     recorded: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str
 ) -> None:
     made = put(monkeypatch, recorded.mindspore())
-    preset = presets.load(name)
+    preset = presets.load_preset(name)
 
     outcome = mindspore.BACKEND.start(preset, tmp_path).stop([4])
 
@@ -273,7 +275,7 @@ def test_mindspore_records_metrics_where_torch_npu_does_not(
     recorded: ModuleType, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     put(monkeypatch, recorded.mindspore())
-    notes = {name: mindspore.BACKEND.described(presets.load(name))[1] for name in presets.names()}
+    notes = {name: mindspore.BACKEND.described(presets.load_preset(name))[1] for name in presets.list_presets()}
 
     assert notes.pop("comm") == ("aic_metrics none becomes PipeUtilization at this level",)
     assert not any(notes.values())
@@ -294,7 +296,9 @@ def test_mindspore_has_no_stacks_by_module(recorded: ModuleType, monkeypatch: py
 def test_exports_have_each_profilers_own_form(export: Any, on_torch_npu: Any, on_mindspore: Any) -> None:
     preset = Preset("mine", "level1", ("npu",), export=export)
 
-    described = [backends.load(name).described(preset)[0]["experimental_config"] for name in ("torch_npu", "mindspore")]
+    described = [
+        backends.load_backend(name).described(preset)[0]["experimental_config"] for name in ("torch_npu", "mindspore")
+    ]
     assert [one["export_type"] for one in described] == [on_torch_npu, on_mindspore]
 
 
@@ -305,43 +309,43 @@ def test_device_data_are_asked_of_mindspore_on_an_npu_alone(
     for target in ("Ascend", "CPU"):
         made = put(monkeypatch, recorded.mindspore(target))
         made.writes = "FRAMEWORK"
-        problems.append(mindspore.BACKEND.start(presets.load("full"), tmp_path / target).stop().problems)
+        problems.append(mindspore.BACKEND.start(presets.load_preset("full"), tmp_path / target).stop().problems)
 
     assert "holds no PROF_* folder" in problems[0][0]
     assert problems[1] == ()
 
 
-@pytest.mark.parametrize("name", backends.names())
+@pytest.mark.parametrize("name", backends.list_backends())
 def test_a_backend_whose_framework_is_not_imported_describes_and_does_not_start(tmp_path: Path, name: str) -> None:
-    backend = backends.load(name)
+    backend = backends.load_backend(name)
 
     assert backend.name == name
     assert backend.why_not() == "not imported in this process"
-    assert backend.described(presets.load("full"))[0]["record_shapes"] is True
-    session = backend.start(presets.load("full"), tmp_path)
+    assert backend.described(presets.load_preset("full"))[0]["record_shapes"] is True
+    session = backend.start(presets.load_preset("full"), tmp_path)
     assert (session.is_running, session.stop().problems) == (False, ("refused: not imported in this process",))
     assert not {"torch", "torch_npu", "mindspore"} & sys.modules.keys()
 
 
 def test_a_framework_that_is_still_being_imported_has_no_profiler_yet(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in backends.names():
+    for name in backends.list_backends():
         monkeypatch.setitem(sys.modules, name, ModuleType(name))
 
-    reasons = [backends.load(name).why_not() or "" for name in backends.names()]
+    reasons = [backends.load_backend(name).why_not() or "" for name in backends.list_backends()]
 
     assert all("still being imported" in reason for reason in reasons), reasons
 
 
 def test_the_device_goes_before_the_host(recorded: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert backends.names() == ["torch_npu", "mindspore", "torch"]
-    assert backends.chosen() == (None, dict.fromkeys(backends.names(), "not imported in this process"))
+    assert backends.list_backends() == ["torch_npu", "mindspore", "torch"]
+    assert backends.choose_backend() == (None, dict.fromkeys(backends.list_backends(), "not imported in this process"))
 
     put(monkeypatch, recorded.mindspore())
-    found, refused = backends.chosen()
+    found, refused = backends.choose_backend()
     assert (found, list(refused)) == (mindspore.BACKEND, ["torch_npu"])
 
     put(monkeypatch, recorded.torch_npu())
-    assert backends.chosen() == (torch_npu.BACKEND, {})
+    assert backends.choose_backend() == (torch_npu.BACKEND, {})
 
 
 def test_torch_records_a_gpu_where_the_device_is_wanted(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -350,10 +354,10 @@ def test_torch_records_a_gpu_where_the_device_is_wanted(monkeypatch: pytest.Monk
     monkeypatch.setitem(sys.modules, "torch", torch)
     of_host = Preset("mine", "level0", ("cpu",))
 
-    options, notes = backends.load("torch").described(presets.load("light"))
+    options, notes = backends.load_backend("torch").described(presets.load_preset("light"))
     assert options["activities"] == ["CPU", "CUDA"]
     assert "activities: there is no NPU, the GPU is recorded" in notes
-    assert backends.load("torch").described(of_host)[0]["activities"] == ["CPU"]
+    assert backends.load_backend("torch").described(of_host)[0]["activities"] == ["CPU"]
 
 
 def test_torch_does_not_step_in_where_msprof_has_the_npu(recorded: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -362,10 +366,10 @@ def test_torch_does_not_step_in_where_msprof_has_the_npu(recorded: ModuleType, m
     monkeypatch.setattr(sys.modules["torch"], "profiler", object(), raising=False)
     monkeypatch.setenv("PROFILER_SAMPLECONFIG", "x")
 
-    found, refused = backends.chosen()
+    found, refused = backends.choose_backend()
 
     assert found is None
     assert refused["torch"] == "this process has an NPU, which torch.profiler does not see"
     monkeypatch.setattr(sys.modules["torch_npu"].npu, "is_available", lambda: False)
-    assert backends.load("torch_npu").why_not() == "torch_npu sees no NPU"
-    assert backends.load("torch").why_not() is None
+    assert backends.load_backend("torch_npu").why_not() == "torch_npu sees no NPU"
+    assert backends.load_backend("torch").why_not() is None

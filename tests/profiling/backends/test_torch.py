@@ -105,7 +105,7 @@ def test_parameters_can_be_swapped_right_after_a_session(told: dict[str, Any]) -
     assert told["swapped"] is True
 
 
-@pytest.mark.parametrize("name", presets.names())
+@pytest.mark.parametrize("name", presets.list_presets())
 def test_a_trace_holds_the_stage_once_with_all_that_ran_in_it(told: dict[str, Any], name: str) -> None:
     found = events(told, name)
     names = [event["name"] for event in found]
@@ -118,9 +118,9 @@ def test_a_trace_holds_the_stage_once_with_all_that_ran_in_it(told: dict[str, An
     assert all(stage["ts"] <= one["ts"] <= one["ts"] + one["dur"] <= stage["ts"] + stage["dur"] for one in inside)
 
 
-@pytest.mark.parametrize("name", presets.names())
+@pytest.mark.parametrize("name", presets.list_presets())
 def test_shapes_and_stacks_are_there_where_a_preset_has_them(told: dict[str, Any], name: str) -> None:
-    preset, found = presets.load(name), events(told, name)
+    preset, found = presets.load_preset(name), events(told, name)
     linear = next(event for event in found if event["name"] == "aten::linear")
 
     assert ("Input Dims" in linear["args"]) is preset.shapes
@@ -131,10 +131,10 @@ def test_allocations_are_there_where_a_preset_has_them(told: dict[str, Any]) -> 
     def allocations(name: str) -> int:
         return Path(told[name]["folder"]).read_text().count('"[memory]"')
 
-    assert [name for name in presets.names() if allocations(name)] == ["memory"]
+    assert [name for name in presets.list_presets() if allocations(name)] == ["memory"]
 
 
-@pytest.mark.parametrize("name", presets.names())
+@pytest.mark.parametrize("name", presets.list_presets())
 def test_an_outcome_names_its_trace(told: dict[str, Any], name: str) -> None:
     outcome = told[name]
     trace = Path(outcome["folder"])

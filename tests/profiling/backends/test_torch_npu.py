@@ -89,7 +89,7 @@ def test_torch_npu_is_chosen_where_there_is_an_npu(every_preset: Ran) -> None:
 def test_each_preset_asks_cann_for_its_data_types_and_no_others(every_preset: Ran) -> None:
     starts = every_preset.run.named(*START)
 
-    assert {name: hex(start.types or 0) for name, start in zip(presets.names(), starts)} == {
+    assert {name: hex(start.types or 0) for name, start in zip(presets.list_presets(), starts)} == {
         name: hex(types) for name, types in TYPES.items()
     }
     assert len(starts) == len(TYPES)
@@ -116,7 +116,7 @@ def test_an_outcome_names_what_is_on_disk(every_preset: Ran, name: str) -> None:
     assert folder.parent == every_preset.folder / name
     assert folder.name.endswith("_ascend_pt")
     assert len(list(folder.glob("PROF_*"))) == 1
-    assert (folder / "FRAMEWORK").exists() is ("cpu" in presets.load(name).activities)
+    assert (folder / "FRAMEWORK").exists() is ("cpu" in presets.load_preset(name).activities)
     assert told["bytes"] == sum(path.lstat().st_size for path in folder.rglob("*") if path.is_file())
     assert told["bytes"] >= 4096
     assert 0 < told["size"] <= told["bytes"]
@@ -132,7 +132,7 @@ def test_nothing_is_parsed_in_the_training_process(every_preset: Ran, name: str)
 @pytest.mark.parametrize("name", sorted(TYPES))
 def test_torch_npu_took_the_options_as_they_were_meant(every_preset: Ran, name: str) -> None:
     """It replaces what it does not like by something else, and prints a line at most."""
-    preset = presets.load(name)
+    preset = presets.load_preset(name)
     info = json.loads((Path(every_preset.told[name]["folder"]) / "profiler_info.json").read_text())
     common, config = info["config"]["common_config"], info["config"]["experimental_config"]
 

@@ -10,12 +10,12 @@ from mstxkit.config import model
 from mstxkit.errors import ConfigError
 from mstxkit.profiling import presets
 from mstxkit.profiling.declare import Preset
-from mstxkit.profiling.presets import estimated, made_preset
+from mstxkit.profiling.presets import estimate_preset, made_preset
 from mstxkit.store import options
 
 
 def test_a_name_is_that_preset() -> None:
-    assert made_preset("full", ()).preset is presets.load("full")
+    assert made_preset("full", ()).preset is presets.load_preset("full")
 
 
 def test_options_make_a_preset_of_their_own() -> None:
@@ -42,7 +42,7 @@ def test_domains_ask_for_ranges() -> None:
 
 
 def test_every_option_of_a_request_is_one_of_a_preset() -> None:
-    for name in (option.name for option in options.settable(options.REQUEST)):
+    for name in (option.name for option in options.list_settable(options.REQUEST)):
         with pytest.raises(ConfigError, match=f"options.{name}=7 cannot be; allowed: "):
             made_preset(None, [(name, 7)])
 
@@ -76,7 +76,7 @@ def test_a_name_or_options_are_given() -> None:
 
 
 def test_options_are_laid_over_a_preset() -> None:
-    full, made = presets.load("full"), made_preset("full", [("memory", True), ("level", "level2")]).preset
+    full, made = presets.load_preset("full"), made_preset("full", [("memory", True), ("level", "level2")]).preset
 
     assert (made.name, made.level, made.memory) == ("full+level=level2,memory=true", "level2", True)
     assert (made.shapes, made.aic_metrics, made.activities) == (full.shapes, full.aic_metrics, full.activities)
@@ -116,9 +116,9 @@ def test_two_wishes_that_exclude_each_other_are_refused(name: str, options: list
         made_preset(name, options)
 
 
-@pytest.mark.parametrize("name", presets.names())
+@pytest.mark.parametrize("name", presets.list_presets())
 def test_the_shares_of_options_add_up_to_what_shipped_presets_say(name: str) -> None:
-    assert estimated(presets.load(name)) == presets.load(name)
+    assert estimate_preset(presets.load_preset(name)) == presets.load_preset(name)
 
 
 def test_an_outcome_is_told_in_one_line() -> None:

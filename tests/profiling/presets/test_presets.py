@@ -15,16 +15,16 @@ from mstxkit.errors import ConfigError
 from mstxkit.profiling import presets
 from mstxkit.profiling.declare import Preset
 
-every_preset = pytest.mark.parametrize("name", presets.names())
+every_preset = pytest.mark.parametrize("name", presets.list_presets())
 
 
 def test_the_presets_are_the_files() -> None:
-    assert presets.names() == ["comm", "deep", "full", "kernels", "light", "memory"]
+    assert presets.list_presets() == ["comm", "deep", "full", "kernels", "light", "memory"]
 
 
 @every_preset
 def test_a_preset_is_called_as_its_file_and_says_what_it_costs(name: str) -> None:
-    preset = presets.load(name)
+    preset = presets.load_preset(name)
 
     assert preset.name == name
     assert preset.cost.endswith(".")
@@ -33,17 +33,17 @@ def test_a_preset_is_called_as_its_file_and_says_what_it_costs(name: str) -> Non
 
 @every_preset
 def test_a_preset_is_a_valid_configuration_of_the_size_that_it_claims(name: str) -> None:
-    preset = presets.load(name)
+    preset = presets.load_preset(name)
     fields = {key: value for key, value in dataclasses.asdict(preset).items() if key in model.Config.model_fields}
     config = model.Config(enabled=True, **fields)
 
-    assert validate.check(config).problems == ()
+    assert validate.check_config(config).problems == ()
     assert validate.expected_bytes(config) == preset.est_mb_per_step << 20
     assert set(dataclasses.asdict(preset)) - set(fields) == {"name", "est_mb_per_step", "cost"}
 
 
 def test_light_records_ranges_of_the_device_side_and_nothing_else() -> None:
-    light = presets.load("light")
+    light = presets.load_preset("light")
 
     assert (light.level, light.activities, light.mstx, light.domains_exclude) == ("none", ("npu",), True, ())
     assert not (light.memory or light.shapes or light.stacks or light.modules)
@@ -61,7 +61,7 @@ def test_light_records_ranges_of_the_device_side_and_nothing_else() -> None:
 )
 def test_an_unknown_preset_is_refused_with_the_known_ones(name: str, message: str) -> None:
     with pytest.raises(ConfigError) as raised:
-        presets.load(name)
+        presets.load_preset(name)
 
     assert message in str(raised.value)
 

@@ -50,7 +50,7 @@ def acted(run: Path, can: bool) -> list[verdicts.Verdict]:
 
     Why they have not yet, as long as a peer has said nothing of itself, is no end.
     """
-    return [verdict for verdict in verdicts.read(run) if verdict.request or (verdict.no_request and not can)]
+    return [verdict for verdict in verdicts.read_verdicts(run) if verdict.request or (verdict.no_request and not can)]
 
 
 def came_of(run: Path, can: bool, before: tuple[str, ...]) -> tuple[verdicts.Verdict, dict[int, str]]:
@@ -64,7 +64,7 @@ def came_of(run: Path, can: bool, before: tuple[str, ...]) -> tuple[verdicts.Ver
     if not verdict.request:
         return verdict, {}
     control = asking.control_of(run)
-    asked = asking.named(control, verdict.request)
+    asked = asking.find_request(control, verdict.request)
     until(lambda: asking.fates_of(control).progress(asked).has_ended)
     return verdict, {one.rank: one.state for one in asking.fates_of(control).progress(asked).reports}
 

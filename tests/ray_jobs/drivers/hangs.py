@@ -51,10 +51,10 @@ class Scorer:
 def end_it(run: Path, scorers: list[ray.actor.ActorHandle], found: list[incidents.Incident]) -> None:
     """Kill the actors a while after somebody was named: nobody else is."""
     deadline = time.monotonic() + WITHIN_S
-    while not incidents.read(run, run_file.id_of(run) or "") and time.monotonic() < deadline:
+    while not incidents.read_incidents(run, run_file.id_of(run) or "") and time.monotonic() < deadline:
         time.sleep(0.1)
     time.sleep(LONGER_S)
-    found += incidents.read(run, run_file.id_of(run) or "")
+    found += incidents.read_incidents(run, run_file.id_of(run) or "")
     for scorer in scorers:
         ray.kill(scorer)
 

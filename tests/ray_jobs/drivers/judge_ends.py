@@ -27,7 +27,7 @@ actor = (
     .remote(str(run), run_id, "", 1.0, 60.0)
 )
 head = {"run": run_id, "host": "h", "sender": "s", "number": 0, "goodbye": True, "clock": [1, 2, 3]}
-answer = ray.get(actor.take.remote(batches.encode(head, [])))
+answer = ray.get(actor.take.remote(batches.encode_batch(head, [])))
 deadline, is_gone = time.monotonic() + 60, False
 while not is_gone and time.monotonic() < deadline:
     time.sleep(0.2)

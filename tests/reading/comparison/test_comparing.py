@@ -28,7 +28,7 @@ from mstxkit.store import layout, patch_record, settings_file
 
 def compared(before: Path, after: Path, *steps: Bounds) -> comparing.Comparison:
     of = steps or (None, None)
-    return comparing.compared(side_of(open_run(before), of[0]), side_of(open_run(after), of[1]))
+    return comparing.compare_sides(side_of(open_run(before), of[0]), side_of(open_run(after), of[1]))
 
 
 def verdicts(comparison: comparing.Comparison, of: str) -> dict[Any, str]:
@@ -105,7 +105,7 @@ def test_who_works_beside_a_rank_is_no_rank_and_no_step_of_its_own(tmp_path: Pat
 
     steps = [side_of(open_run(run)).steps[""] for run in (alone, joined)]
     assert [step.step for step in steps[0]] == [step.step for step in steps[1]]
-    assert sides.lengths(steps[0]).tolist() == sides.lengths(steps[1]).tolist()
+    assert sides.measure_lengths(steps[0]).tolist() == sides.measure_lengths(steps[1]).tolist()
     comparison = compared(launched(tmp_path / "c", INPUT, 3, **worker), joined)
     assert [row.stage for row in comparison.of(STAGE)] == ["reference", "actor_update", "fetch"]
     assert {row.stage for row in comparison.of(RANK)} == {"reference", "actor_update"}
@@ -148,7 +148,7 @@ def test_of_a_step_that_was_done_again_the_last_attempt_counts(tmp_path: Path) -
 def test_the_time_to_a_restart_is_no_step(tmp_path: Path) -> None:
     run = restarted(tmp_path / "run", (range(20), 10), (range(20, 30), 10))
 
-    assert max(sides.lengths(side_of(open_run(run)).steps[""])) < 1
+    assert max(sides.measure_lengths(side_of(open_run(run)).steps[""])) < 1
 
 
 def test_since_which_step_it_is_so_is_said(healthy: Path, tmp_path: Path) -> None:
@@ -262,7 +262,7 @@ def of_ranks(path: Path, tokens: list[int], *, waits: bool = False, sync_ms: int
 
 def rendered(comparison: comparing.Comparison) -> str:
     shown = io.StringIO()
-    Console(width=140, file=shown).print(text.render(comparison))
+    Console(width=140, file=shown).print(text.render_comparison(comparison))
     return shown.getvalue()
 
 
@@ -451,7 +451,7 @@ def configured(path: Path, **settings: bool | int | float) -> Path:
     """Two ranks whose trainer has these settings."""
     run = of_ranks(path, [1000] * 2)
     for process in open_run(run).processes()["process"]:
-        patch_record.write(run, process, (), settings)
+        patch_record.write_record(run, process, (), settings)
     return run
 
 
@@ -476,7 +476,7 @@ def test_where_one_side_knows_no_settings_that_is_one_line(tmp_path: Path) -> No
 
 def test_ranks_that_do_not_agree_about_a_setting_are_named_together(tmp_path: Path) -> None:
     before, after = (configured(tmp_path / name, seed=1) for name in ("a", "b"))
-    patch_record.write(after, open_run(after).processes()["process"][0], (), {"seed": 7})
+    patch_record.write_record(after, open_run(after).processes()["process"][0], (), {"seed": 7})
 
     assert [tuple(change) for change in compared(before, after).with_it] == [("trainer's seed", "1", "1 and 7")]
 

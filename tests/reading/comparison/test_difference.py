@@ -9,7 +9,7 @@ pytest.importorskip("numpy")
 
 import numpy as np
 
-from mstxkit.reading.comparison.difference import STEPS_NEEDED, between, onset
+from mstxkit.reading.comparison.difference import STEPS_NEEDED, find_onset, measure_difference
 
 
 def heavy(seed: int, steps: int, tail: float = 0.1, alike: float = 0.0) -> np.ndarray:
@@ -26,14 +26,14 @@ def test_an_interval_holds_the_truth_about_as_often_as_it_says(alike: float) -> 
     rounds = soak.rounds(2000, 400)
     held = 0
     for seed in range(rounds):
-        found = between(heavy(seed, 60, alike=alike), 1.07 * heavy(10**6 + seed, 80, alike=alike))
+        found = measure_difference(heavy(seed, 60, alike=alike), 1.07 * heavy(10**6 + seed, 80, alike=alike))
         held += found is not None and found.low <= 0.07 <= found.high
 
     assert held / rounds > 0.90
 
 
 def test_what_is_slower_is_said_with_both_medians_and_the_numbers_of_steps() -> None:
-    found = between(heavy(1, 100), 1.2 * heavy(2, 50))
+    found = measure_difference(heavy(1, 100), 1.2 * heavy(2, 50))
 
     assert found is not None and found.is_more and not found.is_less
     assert found.ratio == pytest.approx(0.2, abs=0.06) and (found.steps_before, found.steps_after) == (100, 50)
@@ -41,7 +41,7 @@ def test_what_is_slower_is_said_with_both_medians_and_the_numbers_of_steps() -> 
 
 
 def test_a_difference_that_matters_to_nobody_is_none_however_sure_it_is() -> None:
-    found = between(np.full(1000, 1.0), np.full(1000, 1.004))
+    found = measure_difference(np.full(1000, 1.0), np.full(1000, 1.004))
 
     assert found is not None and found.low > 0 and not found.is_more
 
@@ -49,14 +49,14 @@ def test_a_difference_that_matters_to_nobody_is_none_however_sure_it_is() -> Non
 def test_of_too_few_steps_nothing_is_said() -> None:
     few = np.ones(STEPS_NEEDED - 1)
 
-    assert between(few, np.ones(100)) is None and between(np.ones(100), few) is None
-    assert between(np.array([np.nan] * 90 + [1.0] * 4 + [0.0, -1.0]), np.ones(100)) is None
+    assert measure_difference(few, np.ones(100)) is None and measure_difference(np.ones(100), few) is None
+    assert measure_difference(np.array([np.nan] * 90 + [1.0] * 4 + [0.0, -1.0]), np.ones(100)) is None
 
 
 def test_values_that_change_once_for_good_are_no_less_sure_than_others() -> None:
     after = np.concatenate([heavy(3, 20, 0.02), 1.5 * heavy(4, 40, 0.02)])
 
-    found = between(heavy(5, 60, 0.02), after)
+    found = measure_difference(heavy(5, 60, 0.02), after)
 
     assert found is not None and found.low > 0.4 and found.high < 0.6
 
@@ -66,7 +66,7 @@ def test_since_when_it_is_so_is_found(since: int, factor: float) -> None:
     after = heavy(6, 60, 0.03)
     after[since:] *= factor
 
-    assert abs(onset(1.0, after, factor - 1) - since) <= 1
+    assert abs(find_onset(1.0, after, factor - 1) - since) <= 1
 
 
 def test_steps_in_which_nothing_was_measured_are_passed_over() -> None:
@@ -74,4 +74,4 @@ def test_steps_in_which_nothing_was_measured_are_passed_over() -> None:
     after[20:] = 1.5
     after[::7] = np.nan
 
-    assert onset(1.0, after, 0.5) == 20
+    assert find_onset(1.0, after, 0.5) == 20

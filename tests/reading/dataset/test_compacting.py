@@ -23,7 +23,7 @@ from polars.testing import assert_frame_equal
 
 from mstxkit.errors import MstxkitError
 from mstxkit.reading.dataset import compacting
-from mstxkit.reading.exporters import load
+from mstxkit.reading.exporters import load_exporter
 from mstxkit.reading.run import open_run
 from mstxkit.reading.run_files import RunFiles
 from mstxkit.store import dataset, layout
@@ -77,7 +77,7 @@ def same(before: dict[str, Any], after: dict[str, Any]) -> None:
 def test_all_tables_say_the_same_before_and_after(run: Path, remove: bool) -> None:
     before = tables(run)
 
-    done = compacting.compact(run, remove=remove)
+    done = compacting.compact_files(run, remove=remove)
 
     assert (done.batches, done.files, done.removed) == (1, 2 * 3, 2 * 3 if remove else 0)
     assert len(os.listdir(run / layout.SEALED)) == (0 if remove else 6)
@@ -88,16 +88,16 @@ def test_what_another_one_has_removed_meanwhile_is_counted_by_that_one_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Two nodes of a Ray on one host: the second waits for the first, and had seen the files before."""
-    run, alone, others = varied(tmp_path / "run"), compacting._alone, list[Any]()
+    run, alone, others = varied(tmp_path / "run"), compacting._work_alone, list[Any]()
 
     def waits(path: Path, host: str, wait_s: float) -> Any:
-        if not others and list(dataset.batches(run, RUN_ID, host)):
-            monkeypatch.setattr(compacting, "_alone", alone)
-            others.append(compacting.compact(run, remove=True).removed)
+        if not others and list(dataset.list_batches(run, RUN_ID, host)):
+            monkeypatch.setattr(compacting, "_work_alone", alone)
+            others.append(compacting.compact_files(run, remove=True).removed)
         return alone(path, host, wait_s)
 
-    monkeypatch.setattr(compacting, "_alone", waits)
-    done = compacting.compact(run, remove=True)
+    monkeypatch.setattr(compacting, "_work_alone", waits)
+    done = compacting.compact_files(run, remove=True)
 
     assert (others, done.removed) == ([6], 0)
 
@@ -107,10 +107,10 @@ def test_a_wall_clock_that_is_stepped_between_two_batches_does_not_move_ranges(t
     run, later_ns = new_run(tmp_path / "run"), WALL_OFFSET_NS + 3_600 * 10**9
     process = ProcessFiles(run)
     process.seal(BankFiles(seq=1).range("a", 10, 15).mark("m", 20), ended=None)
-    compacting.compact(run, remove=True)
+    compacting.compact_files(run, remove=True)
     process.anchors = tuple(anchor(second * 10**9, offset_ns=later_ns) for second in range(20, 25))
     process.seal(BankFiles(seq=2).range("b", 22 * 10**9, 22 * 10**9 + 5))
-    compacting.compact(run, remove=True)
+    compacting.compact_files(run, remove=True)
 
     assert open_run(run).ranges()["start_ns"].to_list() == [later_ns + 10, later_ns + 22 * 10**9]
     assert open_run(run).marks()["time_ns"].to_list() == [later_ns + 20]
@@ -121,7 +121,7 @@ def test_a_wall_clock_that_is_stepped_between_two_batches_does_not_move_ranges(t
 def test_filters_leave_the_same(run: Path, filters: dict[str, Any]) -> None:
     before = tables(run, **filters)
 
-    compacting.compact(run, remove=True)
+    compacting.compact_files(run, remove=True)
 
     same(before, tables(run, **filters))
 
@@ -131,14 +131,14 @@ def test_a_stretch_of_time_leaves_the_same(run: Path) -> None:
     filters = {"since": starts[5], "until": starts[20]}
     before = tables(run, **filters)
 
-    compacting.compact(run, remove=True)
+    compacting.compact_files(run, remove=True)
 
     same(before, tables(run, **filters))
 
 
 def test_what_a_quota_takes_of_a_batch_later_is_still_there(run: Path) -> None:
     before = tables(run)
-    compacting.compact(run)
+    compacting.compact_files(run)
 
     next((run / layout.SEALED).iterdir()).unlink()
 
@@ -148,7 +148,7 @@ def test_what_a_quota_takes_of_a_batch_later_is_still_there(run: Path) -> None:
 
 def test_pieces_of_a_run_hold_all_rows_with_their_process(run: Path) -> None:
     before = [texts(pl.concat([part[at] for part in open_run(run).batches()])) for at in (0, 1)]
-    compacting.compact(run, remove=True)
+    compacting.compact_files(run, remove=True)
 
     for at, rows in enumerate(before):
         forward = pl.concat([texts(part[at]) for part in open_run(run).batches()])
@@ -172,21 +172,21 @@ def test_ranges_around_midnight_stay_in_the_order_in_which_they_ended(tmp_path: 
 
     def drawn(to: str) -> bytes:
         target = tmp_path / "drawn"
-        load(to).write_to(open_run(run), target)
+        load_exporter(to).write_to(open_run(run), target)
         return target.read_bytes()
 
     before = {to: drawn(to) for to in ("chrome", "otlp")}
-    compacting.compact(run, remove=True)
+    compacting.compact_files(run, remove=True)
 
     assert len(list((run / dataset.FOLDER).glob("ranges/day=*"))) == 2
     assert {to: drawn(to) == content for to, content in before.items()} == dict.fromkeys(before, True)
 
 
 def test_what_is_there_already_is_not_done_again(run: Path) -> None:
-    compacting.compact(run)
+    compacting.compact_files(run)
     before = sorted(str(file) for file in (run / dataset.FOLDER).rglob("*.parquet"))
 
-    assert compacting.compact(run) == compacting.Compacted()
+    assert compacting.compact_files(run) == compacting.Compacted()
     assert sorted(str(file) for file in (run / dataset.FOLDER).rglob("*.parquet")) == before
 
 
@@ -194,11 +194,11 @@ def test_a_step_that_two_batches_hold_parts_of_is_one_step(tmp_path: Path) -> No
     run = new_run(tmp_path / "run")
     files = ProcessFiles(run, 100, rank=0)
     files.seal(BankFiles(seq=1).range("a", 1_000, 2_000, stage="a", own=True, step=0))
-    compacting.compact(run)
+    compacting.compact_files(run)
     files.seal(BankFiles(seq=2).range("a", 5_000, 7_000, stage="a", own=True, step=0))
     before = tables(run)
 
-    compacting.compact(run, remove=True)
+    compacting.compact_files(run, remove=True)
 
     assert before["stages"]["total_ns"].to_list() == [3_000]
     same(before, tables(run))
@@ -222,10 +222,10 @@ def test_what_ends_half_way_leaves_nothing_and_is_done_again(run: Path) -> None:
     assert done.returncode == 9 and list((run / dataset.FOLDER).rglob("*.parquet"))
     same(before, tables(run))
 
-    compacting.compact(run, remove=True)
+    compacting.compact_files(run, remove=True)
 
     same(before, tables(run))
-    assert {batch.number for batch in dataset.batches(run, open_run(run).id)} == {0}
+    assert {batch.number for batch in dataset.list_batches(run, open_run(run).id)} == {0}
 
 
 @pytest.mark.parametrize("at", ["fchmod", "replace", "fsync"])
@@ -242,21 +242,21 @@ def test_ctrl_c_leaves_nothing_wherever_it_comes_and_it_is_done_again(
 
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
         patch.setattr(compacting.os, at, interrupted)
-        compacting.compact(run)
+        compacting.compact_files(run)
 
     assert list((run / dataset.FOLDER).rglob("*.parquet*")) == []
-    assert compacting.compact(run).ranges == 48 + 2
+    assert compacting.compact_files(run).ranges == 48 + 2
 
 
 def test_what_a_killed_one_was_writing_goes_with_the_next(run: Path) -> None:
-    compacting.compact(run)
+    compacting.compact_files(run)
     whole = next((run / dataset.FOLDER).rglob("*.parquet"))
     left = whole.with_name(".7.0.parquet.0a1b2c3d")
     left.write_bytes(b"half")
     bank = BankFiles(seq=9).range("gen", 0, 5, stage="generate", own=True, step=0)
     ProcessFiles(run, 900, rank=0, role="rollout").seal(bank)
     shares: list[float] = []
-    compacting.compact(run, progress=shares.append)
+    compacting.compact_files(run, progress=shares.append)
 
     assert not left.exists()
     assert sum(shares) == pytest.approx(1.0)
@@ -267,12 +267,12 @@ def test_where_manifests_cannot_be_listed_for_a_moment_nothing_is_lost(
     run: Path, count: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Files without a manifest are removed: those may be all that is left of the run."""
-    compacting.compact(run, remove=True)
+    compacting.compact_files(run, remove=True)
     bank = BankFiles(seq=9).range("gen", 0, 5, stage="generate", own=True, step=0)
     ProcessFiles(run, 900, rank=0, role="rollout").seal(bank)
     before = tables(run)
     with stale_once(monkeypatch, run / dataset.FOLDER, count), suppress(MstxkitError):
-        compacting.compact(run, remove=True)
+        compacting.compact_files(run, remove=True)
 
     same(before, tables(run))
 
@@ -285,7 +285,7 @@ def test_a_disk_that_is_full_leaves_no_half_file(mount: Mount, free_bytes: int) 
     (disk / "others").write_bytes(bytes(room.f_bavail * room.f_frsize - free_bytes))
 
     with pytest.raises(OSError, match="No space"):
-        compacting.compact(run, remove=True)
+        compacting.compact_files(run, remove=True)
 
     assert not list((run / dataset.FOLDER).rglob("*.parquet*")) and len(os.listdir(run / layout.SEALED)) == 6
 
@@ -307,7 +307,7 @@ def test_what_a_manifest_says_is_on_the_disk_before_sealed_files_go(
 
     monkeypatch.setattr(os, "fsync", synced)
     monkeypatch.setattr(Path, "unlink", unlinked)
-    done = compacting.compact(run, remove=True)
+    done = compacting.compact_files(run, remove=True)
 
     files, manifests = [name for name in written if ".parquet" in name], [name for name in written if ".json" in name]
     assert len(files) == len(list((run / dataset.FOLDER).rglob("*.parquet"))) and len(manifests) == 2
@@ -321,7 +321,7 @@ def test_files_lie_by_day_role_and_host_and_only_this_user_may_look(tmp_path: Pa
         bank.range("a", day * DAY_NS, day * DAY_NS + 1_000, stage="a", own=True, step=day)
     ProcessFiles(run, 100, rank=0, role="../act or").seal(bank)
 
-    compacting.compact(run)
+    compacting.compact_files(run)
 
     folder = run / dataset.FOLDER
     files = [file.relative_to(folder).parts for file in sorted(folder.rglob("*.parquet"))]
@@ -333,7 +333,7 @@ def test_files_lie_by_day_role_and_host_and_only_this_user_may_look(tmp_path: Pa
 
 @pytest.mark.parametrize("name", ["../../etc/passwd", "ranges/day=x/role=-/host=vm/../0.0.parquet", "/etc/passwd"])
 def test_a_manifest_names_nothing_but_its_own_files(run: Path, name: str) -> None:
-    compacting.compact(run, remove=True)
+    compacting.compact_files(run, remove=True)
     manifest = next((run / dataset.FOLDER).glob("*.json"))
     fields = json.loads(manifest.read_text())
     manifest.write_text(json.dumps({**fields, "files": [name]}))
@@ -348,7 +348,7 @@ def test_a_manifest_that_cannot_be_read_is_listed_and_nothing_of_its_batch_is_re
     """It may be so for a moment only, and the batch may be all that is left of its files."""
     run = new_run(tmp_path / "run")
     ProcessFiles(run, 100, rank=0, host="vm").seal(BankFiles().range("early", 0, 5))
-    compacting.compact(run, remove=True)
+    compacting.compact_files(run, remove=True)
     manifest = run / dataset.FOLDER / "vm.0.json"
     before, said = open_run(run).ranges(), manifest.read_text()
     manifest.write_text(content)
@@ -356,7 +356,7 @@ def test_a_manifest_that_cannot_be_read_is_listed_and_nothing_of_its_batch_is_re
 
     opened = open_run(run)
     with pytest.raises(MstxkitError, match=r"vm\.0\.json"):
-        compacting.compact(run, remove=True)
+        compacting.compact_files(run, remove=True)
     manifest.write_text(said)
 
     assert opened.processes()["rank"].to_list() == [9] and [loss.path for loss in opened.damage] == [str(manifest)]
@@ -368,13 +368,13 @@ def test_a_manifest_of_many_processes_that_lived_long_is_read(tmp_path: Path) ->
     clock = {"anchors": [[2 * 10**15 + at, 10**15 + at, 10**18 + at, 40] for at in range(500)]}
     about = {f"vm-{pid}-{pid:020x}": {"about": {"clock": clock}} for pid in range(64)}
 
-    dataset.write(tmp_path, RUN_ID, CompactedBatch("vm", 0, (), (), about))
+    dataset.write_manifest(tmp_path, RUN_ID, CompactedBatch("vm", 0, (), (), about))
 
-    assert [len(batch.processes) for batch in dataset.batches(tmp_path, RUN_ID)] == [64]
+    assert [len(batch.processes) for batch in dataset.list_batches(tmp_path, RUN_ID)] == [64]
 
 
 def test_a_file_that_is_damaged_is_listed_and_the_rest_is_read(run: Path) -> None:
-    compacting.compact(run, remove=True)
+    compacting.compact_files(run, remove=True)
     broken = sorted((run / dataset.FOLDER).glob("ranges/*/role=actor/*/*.parquet"))
     for file in broken:
         file.write_bytes(b"PAR1" + os.urandom(100))
@@ -390,7 +390,7 @@ def test_of_a_process_that_still_runs_the_newest_file_is_left(run: Path, pointer
     """Also where its pointer cannot be read, now or by this version."""
     name = running(run, pointer)
 
-    done = compacting.compact(run, remove=True)
+    done = compacting.compact_files(run, remove=True)
 
     assert done.files == 5 and os.listdir(run / layout.SEALED) == [f"{name}.0002.mxs"]
 
@@ -411,7 +411,7 @@ def test_where_a_run_cannot_be_listed_for_a_moment_nothing_is_lost_and_who_runs_
 ) -> None:
     name, before = running(run), open_run(run).ranges(attributes=["tokens"]).height
     with stale_once(monkeypatch, run / folder, count), suppress(OSError):
-        compacting.compact(run, remove=True)
+        compacting.compact_files(run, remove=True)
 
     assert open_run(run).ranges(attributes=["tokens"]).height == before
     assert (run / layout.SEALED / f"{name}.0002.mxs").exists()
@@ -420,7 +420,7 @@ def test_where_a_run_cannot_be_listed_for_a_moment_nothing_is_lost_and_who_runs_
 def test_a_run_of_many_steps_needs_few_bytes_a_summary(tmp_path: Path) -> None:
     run = recorded(tmp_path / "run", stage_times(INPUT, ranks=4, steps=400))
 
-    compacting.compact(run)
+    compacting.compact_files(run)
 
     files = list((run / dataset.FOLDER).glob("summaries/*/*/*/*.parquet"))
     assert sum(file.stat().st_size for file in files) / (4 * 400 * 2) < 60

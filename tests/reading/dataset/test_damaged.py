@@ -32,7 +32,7 @@ def run(tmp_path: Path) -> Path:
         for step in range(STEPS):
             bank.range("gen", step * 1000, step * 1000 + 500, stage="generate", own=True, step=step, tokens=step)
         ProcessFiles(run, 100 + rank, rank=rank, role=role).seal(bank)
-    compacting.compact(run, remove=True)
+    compacting.compact_files(run, remove=True)
     return run
 
 
@@ -71,7 +71,7 @@ def test_files_without_a_rank_that_is_asked_for_are_not_looked_at(tmp_path: Path
     for rank in range(2):
         bank = BankFiles().range("gen", 0, 500, stage="generate", own=True, step=0)
         ProcessFiles(run, 100 + rank, rank=rank, host=f"host{rank}").seal(bank)
-    compacting.compact(run, remove=True)
+    compacting.compact_files(run, remove=True)
     for file in (run / dataset.FOLDER).glob("*/*/*/host=host1/*.parquet"):
         file.write_bytes(b"none")
 
@@ -126,7 +126,7 @@ def test_any_bytes_changed_anywhere_are_damage_or_an_error_with_the_path(run: Pa
         opened = open_run(run)
         said: list[str] = []
         try:
-            opened.ranges(attributes=["tokens"]), opened.stages(), summaries.table(run)
+            opened.ranges(attributes=["tokens"]), opened.stages(), summaries.summarise_days(run)
         except ReadError as error:
             said.append(str(error))
         assert all(str(file) in error for error in said)
@@ -135,11 +135,11 @@ def test_any_bytes_changed_anywhere_are_damage_or_an_error_with_the_path(run: Pa
 
 def test_a_table_of_stages_names_the_file_that_is_damaged(tmp_path: Path) -> None:
     run = recorded(tmp_path / "run", stage_times(NOBODY, ranks=2, steps=5))
-    compacting.compact(run)
+    compacting.compact_files(run)
     file = next((run / dataset.FOLDER).glob("days/*/*/*/*.parquet"))
     file.write_bytes(file.read_bytes()[:-20])
 
     with pytest.raises(ReadError, match="no whole Parquet file") as error:
-        summaries.table(run)
+        summaries.summarise_days(run)
 
     assert str(file) in str(error.value)

@@ -18,10 +18,10 @@ import polars as pl
 from mstxkit.reading.dataset import compacting
 from mstxkit.reading.dataset.columns import TableFile
 from mstxkit.reading.dataset.parts import CompactedParts
-from mstxkit.reading.exporters import load
+from mstxkit.reading.exporters import load_exporter
 from mstxkit.reading.rows import Need
 from mstxkit.reading.run import open_run
-from mstxkit.reading.selection import selection
+from mstxkit.reading.selection import make_selection
 from mstxkit.store import dataset
 
 DAY_NS = 86_400 * 10**9
@@ -76,7 +76,7 @@ def around_midnight(folder: Path, seed: str) -> Path:
 
 def exported(run: Path, to: str) -> dict[str, bytes]:
     target = run.parent / f"out {to}"
-    if (exporter := load(to)).form == "folder":
+    if (exporter := load_exporter(to)).form == "folder":
         target.mkdir(exist_ok=True)
     exporter.write_to(open_run(run), target)
     files = [file for file in target.rglob("*") if file.is_file()] if target.is_dir() else [target]
@@ -94,7 +94,7 @@ def test_exports_are_the_same_before_and_after(
         run = around_midnight(tmp_path / f"run {number}", f"{soak.seed()} {number}")
         before = {to: exported(run, to) for to in ("chrome", "otlp", "csv")}
 
-        compacting.compact(run, remove=True)
+        compacting.compact_files(run, remove=True)
 
         assert len(list((run / dataset.FOLDER).glob("ranges/day=*"))) == 2
         after = {to: exported(run, to) for to in before}
@@ -109,7 +109,7 @@ def test_what_ends_together_on_two_days_stays_inside_of_each_other(tmp_path: Pat
     bank.range("outer", MIDNIGHT - 9, end)
     ProcessFiles(run, 100, rank=0, anchors=(anchor(0), anchor(MIDNIGHT + 99 * MINUTE_NS))).seal(bank)
 
-    compacting.compact(run, remove=True)
+    compacting.compact_files(run, remove=True)
 
     assert open_run(run).ranges()["name"].to_list() == ["inner", "body", "outer"]
 
@@ -122,7 +122,7 @@ def many_steps(folder: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Path, Pat
         stage = f"stage {step // 10}"
         bank.range(stage, step * MINUTE_NS, step * MINUTE_NS + 5, stage=stage, own=True, step=step)
     ProcessFiles(run, 100, rank=0, anchors=(anchor(0), anchor(101 * MINUTE_NS))).seal(bank)
-    compacting.compact(run, remove=True)
+    compacting.compact_files(run, remove=True)
     (file,) = (run / dataset.FOLDER).glob("ranges/*/*/*/*.parquet")
     return run, file
 
@@ -167,7 +167,7 @@ def test_who_is_in_which_group_is_written_down_and_read_from_the_rows_where_it_i
     """Manifests of old do not say it."""
     monkeypatch.setattr(compacting, "_ROWS_A_GROUP", 8)
     run = around_midnight(tmp_path / "run", "who")
-    compacting.compact(run, remove=True)
+    compacting.compact_files(run, remove=True)
     reads: list[str] = []
     rows_of = TableFile.rows
 
@@ -178,7 +178,7 @@ def test_who_is_in_which_group_is_written_down_and_read_from_the_rows_where_it_i
     monkeypatch.setattr(TableFile, "rows", noted)
 
     def holders() -> dict[str, list[tuple[str, int]]]:
-        parts = CompactedParts(run, RUN_ID, (), [], selection(None, None, None, None, None))
+        parts = CompactedParts(run, RUN_ID, (), [], make_selection(None, None, None, None, None))
         return {name: [(group.file, group.rows.first) for group in own] for name, own in parts.holders.items()}
 
     written = holders()
@@ -230,7 +230,7 @@ def test_attributes_have_the_types_that_they_had(tmp_path: Path) -> None:
     ProcessFiles(run, 100, rank=0).seal(bank)
     before = open_run(run).ranges(attributes=list(values))
 
-    compacting.compact(run, remove=True)
+    compacting.compact_files(run, remove=True)
 
     after = open_run(run).ranges(attributes=list(values))
     assert after.equals(before) and after.schema == before.schema
@@ -245,7 +245,7 @@ def test_names_and_domains_are_not_taken_for_each_other(tmp_path: Path) -> None:
     before = open_run(run)
     expected = [rows.select("name", "domain", "is_stage").rows() for rows, _ in before.batches() if rows.height]
 
-    compacting.compact(run, remove=True)
+    compacting.compact_files(run, remove=True)
 
     found = [rows.select("name", "domain", "is_stage").rows() for rows, _ in open_run(run).batches() if rows.height]
     assert found == expected

@@ -19,7 +19,7 @@ pytest.importorskip("numpy")
 pl = pytest.importorskip("polars")
 
 from mstxkit.errors import MstxkitError  # noqa: E402
-from mstxkit.reading.exporters import load  # noqa: E402
+from mstxkit.reading.exporters import load_exporter  # noqa: E402
 from mstxkit.reading.run import open_run  # noqa: E402
 
 pytestmark = pytest.mark.days("even")
@@ -32,7 +32,7 @@ def exported(run: Path, **options: str) -> Path:
     """The folder of an export."""
     folder = run.parent / f"out{len(list(run.parent.glob('out*')))}"
     folder.mkdir()
-    load("ascend-db").write(open_run(run), folder, **options)
+    load_exporter("ascend-db").write(open_run(run), folder, **options)
     return folder
 
 

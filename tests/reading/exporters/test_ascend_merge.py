@@ -16,7 +16,7 @@ pytest.importorskip("numpy")
 pytest.importorskip("polars")
 
 from mstxkit.errors import MstxkitError
-from mstxkit.reading.exporters import load
+from mstxkit.reading.exporters import load_exporter
 from mstxkit.reading.run import open_run
 
 UNUSED = 4294967295
@@ -55,7 +55,7 @@ def ask(file: Path, query: str) -> list[Any]:
 def joined(run: Path, profile: Path) -> Path:
     folder = run.parent / "out"
     folder.mkdir()
-    load("ascend-db").write(open_run(run), folder, into=str(profile))
+    load_exporter("ascend-db").write(open_run(run), folder, into=str(profile))
     (file,) = folder.rglob("ascend_pytorch_profiler_1.db")
     return file
 

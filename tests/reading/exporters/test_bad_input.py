@@ -12,14 +12,14 @@ from builders.run_files import new_run
 pytest.importorskip("polars")
 
 from mstxkit.reading import exporters
-from mstxkit.reading.exporters import FOLDER, load
+from mstxkit.reading.exporters import FOLDER, load_exporter
 from mstxkit.reading.run import open_run
 
 
-@pytest.mark.parametrize("to", exporters.formats())
+@pytest.mark.parametrize("to", exporters.list_formats())
 @pytest.mark.parametrize("case", CASES, ids=lambda case: str(case.__name__))
 def test_every_exporter_writes_all_of_it(tmp_path: Path, case: Callable[[Path], int], to: str) -> None:
-    exporter, target = load(to), tmp_path / "out"
+    exporter, target = load_exporter(to), tmp_path / "out"
     run = new_run(tmp_path / "run")
     count = case(run)
     if exporter.form == FOLDER:

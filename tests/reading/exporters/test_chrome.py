@@ -14,13 +14,13 @@ pytest.importorskip("numpy")
 pytest.importorskip("polars")
 
 from mstxkit.errors import MstxkitError
-from mstxkit.reading.exporters import Exporter, formats, load
+from mstxkit.reading.exporters import Exporter, list_formats, load_exporter
 from mstxkit.reading.run import open_run
 
 
 def exported(run: Path) -> list[dict[str, Any]]:
     out = io.StringIO()
-    count = load("chrome").write(open_run(run), out)
+    count = load_exporter("chrome").write(open_run(run), out)
     events: list[dict[str, Any]] = json.loads(out.getvalue())["traceEvents"]
     assert len([event for event in events if event["ph"] != "M"]) == count
     return events
@@ -31,13 +31,13 @@ def of_kind(events: list[dict[str, Any]], *kinds: str) -> list[dict[str, Any]]:
 
 
 def test_every_exporter_is_found_by_listing_and_declares_itself() -> None:
-    assert "chrome" in formats()
-    assert all(isinstance(load(name), Exporter) for name in formats())
+    assert "chrome" in list_formats()
+    assert all(isinstance(load_exporter(name), Exporter) for name in list_formats())
 
 
 def test_an_unknown_format_is_refused_with_those_there_are() -> None:
     with pytest.raises(MstxkitError, match="chrome"):
-        load("vhs")
+        load_exporter("vhs")
 
 
 def test_a_range_is_a_complete_event_in_microseconds_from_the_start_of_the_run(run: Path) -> None:
@@ -172,7 +172,7 @@ def test_a_large_run_is_written_in_pieces(run: Path, monkeypatch: pytest.MonkeyP
         opened.files, "coded", lambda need, _=0, *how: (heights.append(p.height) or p for p in coded(need, 4, *how))
     )
 
-    load("chrome").write(opened, io.StringIO())
+    load_exporter("chrome").write(opened, io.StringIO())
 
     assert sum(heights) == 2 * 39
     assert max(heights) <= 4
@@ -183,7 +183,7 @@ def test_no_name_of_a_run_is_escaped_for_being_of_another_script(run: Path, tmp_
     bank = BankFiles().track(0, 7, name="线程").range("前向", 0, 9, stage="阶段", own=True, domain="域", 键="值")
     ProcessFiles(run, 42, role="角色").seal(bank.mark("標記", 3))
 
-    load("chrome").write_to(open_run(run), tmp_path / "out.json")
+    load_exporter("chrome").write_to(open_run(run), tmp_path / "out.json")
 
     written = (tmp_path / "out.json").read_bytes().decode()
     assert [text for text in ("线程", "前向", "阶段", "域", "键", "值", "角色", "標記") if text not in written] == []

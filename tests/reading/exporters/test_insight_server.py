@@ -16,7 +16,7 @@ pytest.importorskip("polars")
 if not insight_server.PATH:
     pytest.skip("no server of MindStudio Insight is here: INSIGHT_SERVER", allow_module_level=True)
 
-from mstxkit.reading.exporters import load
+from mstxkit.reading.exporters import load_exporter
 from mstxkit.reading.run import open_run
 
 STAGES = {"actor_generate": "generate_sequences", "reward": "reward", "actor_update": "update_actor"}
@@ -51,7 +51,7 @@ def test_it_draws_each_range_of_an_export_once(tmp_path: Path, to: str, options:
     folder, logs = tmp_path / "out", tmp_path / "logs"
     folder.mkdir()
     logs.mkdir()
-    load(to).write(open_run(run_of_stages(tmp_path / "run")), folder, **options)
+    load_exporter(to).write(open_run(run_of_stages(tmp_path / "run")), folder, **options)
 
     with insight_server.started(logs) as server:
         ranks = server.take_in(folder)
@@ -79,7 +79,7 @@ def test_of_a_real_profile_with_ranges_added_it_draws_what_it_drew_of_the_reques
         bank = BankFiles().range("step", 1_000, told.end - first, stage="step", own=True, step=1)
         anchors = tuple(anchor(ticks, offset_ns=first) for ticks in (0, told.end - first))
         ProcessFiles(run, 100, rank=rank, anchors=anchors, start_ns=told.begin).seal(bank)
-        load("ascend-db").write(open_run(run), joined, into=str(database))
+        load_exporter("ascend-db").write(open_run(run), joined, into=str(database))
 
     before = sum(drawn(request, tmp_path / "logs_before", 20), Counter())
     after = sum(drawn(joined, tmp_path / "logs_after", 20), Counter())

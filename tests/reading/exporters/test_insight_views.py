@@ -20,7 +20,7 @@ from builders.run_files import WALL_OFFSET_NS, BankFiles, ProcessFiles, new_run
 pytest.importorskip("numpy")
 pytest.importorskip("polars")
 
-from mstxkit.reading.exporters import load
+from mstxkit.reading.exporters import load_exporter
 from mstxkit.reading.importers import _importing, _places
 from mstxkit.reading.run import open_run
 
@@ -100,7 +100,7 @@ def profile(folder: Path, schema: str = "1.2.0", change: Change = lambda base: N
 
 def joined(run: Path, file: Path, folder: Path) -> Path:
     folder.mkdir()
-    load("ascend-db").write(open_run(run), folder, into=str(file))
+    load_exporter("ascend-db").write(open_run(run), folder, into=str(file))
     (made,) = folder.rglob(file.name)
     return made
 
@@ -182,7 +182,7 @@ def test_a_profile_with_ranges_added_tells_the_same_of_its_device(run: Path, tmp
     made = joined(run, file, tmp_path / "out")
 
     (alone,), (together,) = (
-        _importing.import_all(open_run(run).files, _places.sources([source], []), lambda _: None)
+        _importing.import_all(open_run(run).files, _places.find_files([source], []), lambda _: None)
         for source in (file, made)
     )
 
@@ -203,7 +203,7 @@ def test_of_a_database_that_is_written_each_range_and_mark_is_drawn_once(tmp_pat
     folder = tmp_path / "out"
     folder.mkdir()
 
-    load("ascend-db").write(open_run(run), folder, layout=layout)
+    load_exporter("ascend-db").write(open_run(run), folder, layout=layout)
 
     drawn = {file: Views(file) for file in folder.rglob("*.db")}
     each = Counter({"generate_sequences": 3, "更新 '\"\\\n": 3, "<m>": 3, "open: open": 1})

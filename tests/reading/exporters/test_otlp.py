@@ -13,13 +13,13 @@ from builders.run_files import WALL_OFFSET_NS, BankFiles, ProcessFiles
 pytest.importorskip("numpy")
 pytest.importorskip("polars")
 
-from mstxkit.reading.exporters import load
+from mstxkit.reading.exporters import load_exporter
 from mstxkit.reading.run import open_run
 
 
 def lines(run: Path) -> list[dict[str, Any]]:
     out = io.StringIO()
-    load("otlp").write(open_run(run), out)
+    load_exporter("otlp").write(open_run(run), out)
     return [json.loads(line) for line in out.getvalue().splitlines()]
 
 

@@ -16,7 +16,7 @@ from builders.run_files import BankFiles, ProcessFiles, new_run
 pytest.importorskip("numpy")
 pl = pytest.importorskip("polars")
 
-from mstxkit.reading.exporters import load  # noqa: E402
+from mstxkit.reading.exporters import load_exporter  # noqa: E402
 from mstxkit.reading.run import Run, open_run  # noqa: E402
 
 pytestmark = [
@@ -56,10 +56,10 @@ def exported(run: Run, to: str) -> tuple[bytes, int]:
     """A trace, and when its zero was."""
     if to == "chrome":
         text = io.StringIO()
-        load(to).write(run, text)
+        load_exporter(to).write(run, text)
         return text.getvalue().encode(), int(json.loads(text.getvalue())["otherData"]["base_ns"])
     out = io.BytesIO()
-    load(to).write(run, out)
+    load_exporter(to).write(run, out)
     return out.getvalue(), run.ranges()["start_ns"].min() or 0
 
 

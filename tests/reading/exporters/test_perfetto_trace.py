@@ -17,7 +17,7 @@ pytest.importorskip("numpy")
 pl = pytest.importorskip("polars")
 
 from mstxkit.reading.dataset import compacting  # noqa: E402
-from mstxkit.reading.exporters import _places, load  # noqa: E402
+from mstxkit.reading.exporters import _places, load_exporter  # noqa: E402
 from mstxkit.reading.run import Run, open_run  # noqa: E402
 from mstxkit.reading.run_files import RunFiles  # noqa: E402
 
@@ -56,7 +56,7 @@ HOSTILE = [
 
 def trace_of(run: Run) -> bytes:
     out = io.BytesIO()
-    load("perfetto").write(run, out)
+    load_exporter("perfetto").write(run, out)
     return out.getvalue()
 
 
@@ -126,7 +126,7 @@ def test_what_was_compacted_is_drawn_the_same(run: Path) -> None:
     trees(run, processes=2, tracks=1)
     (before,) = asked(run, SLICES)
 
-    compacting.compact(run, remove=True)
+    compacting.compact_files(run, remove=True)
 
     (after,) = asked(run, SLICES)
     assert sorted(map(str, after)) == sorted(map(str, before))
@@ -220,7 +220,7 @@ def test_flows_go_to_the_first_range_of_each_worker_meanwhile(
     """Also over the edges of pieces, of overlapping waits, and of several at one instant."""
     expected = waiting(run, random.Random(f"{soak.seed()} {number}"))
     if is_compacted:
-        compacting.compact(run, remove=True)
+        compacting.compact_files(run, remove=True)
     read = RunFiles.coded
     monkeypatch.setattr(RunFiles, "coded", lambda self, need, _=0, *how, **only: read(self, need, 13, *how, **only))
 

@@ -16,7 +16,7 @@ from builders.run_files import BankFiles, ProcessFiles, new_run
 pytest.importorskip("numpy")
 pl = pytest.importorskip("polars")
 
-from mstxkit.reading.exporters import FOLDER, formats, load, parquet  # noqa: E402
+from mstxkit.reading.exporters import FOLDER, list_formats, load_exporter, parquet  # noqa: E402
 from mstxkit.reading.run import Run, open_run  # noqa: E402
 
 HOSTILE = ['<b>"', "a,b\n'c'", "'; drop table x; --", "\x1b[31m", "\u202eright", "更新 🚀", "x" * 5000, "\0"]
@@ -34,7 +34,7 @@ def run(tmp_path: Path) -> Run:
 
 def exported(run: Run, to: str, folder: Path) -> Path:
     folder.mkdir()
-    count = load(to).write(run, folder)
+    count = load_exporter(to).write(run, folder)
     assert count == run.ranges().height + run.marks().height
     return folder
 
@@ -76,12 +76,12 @@ def test_no_csv_has_a_control_character(run: Run, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("umask", [0, 0o077])
-@pytest.mark.parametrize("to", formats())
+@pytest.mark.parametrize("to", list_formats())
 def test_what_is_exported_has_the_rights_of_the_run_whatever_the_umask(
     run: Run, tmp_path: Path, to: str, umask: int
 ) -> None:
     (tmp_path / "out").mkdir()
-    exporter, before = load(to), os.umask(umask)
+    exporter, before = load_exporter(to), os.umask(umask)
     try:
         exporter.write_to(run, tmp_path / "out" if exporter.form == FOLDER else tmp_path / "out" / "file")
         after = os.umask(umask)
@@ -154,7 +154,7 @@ def test_for_excel_times_are_microseconds_and_no_number_has_more_digits_than_it_
     out = tmp_path / "out"
     out.mkdir()
 
-    load("csv").write(open_run(folder), out, excel="yes")
+    load_exporter("csv").write(open_run(folder), out, excel="yes")
 
     rows = {row["name"]: row for row in excel_cells(out, "ranges")}
     assert (rows["r"]["start_us"], rows["r"]["duration_us"]) == ("1700000001000000.007\t", "3456.782")

@@ -12,7 +12,7 @@ from builders.run_files import BankFiles, ProcessFiles, new_run
 pytest.importorskip("numpy")
 pytest.importorskip("polars")
 
-from mstxkit.reading.exporters import load
+from mstxkit.reading.exporters import load_exporter
 from mstxkit.reading.run import open_run
 
 
@@ -24,7 +24,7 @@ def folder(tmp_path: Path) -> Path:
     ProcessFiles(run, 43, rank=3, under="pool", part="pool 1").seal(BankFiles().range("beside", 0, 5))
     ProcessFiles(run, 44, rank=None).seal(BankFiles().range("driver", 0, 5))
     (tmp_path / "out").mkdir()
-    load("trace-view").write(open_run(run), tmp_path / "out")
+    load_exporter("trace-view").write(open_run(run), tmp_path / "out")
     return tmp_path / "out"
 
 

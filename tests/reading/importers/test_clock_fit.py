@@ -47,7 +47,7 @@ def seen(rows: Rows, ahead_ns: int, drift: float = 0.0, noise_ns: int = 3_000, s
 
 
 def fitted(theirs: Rows, ours: Rows) -> ClockFit | None:
-    return _clock_fit.fit(column(theirs), column(ours), 0)
+    return _clock_fit.fit_clocks(column(theirs), column(ours), 0)
 
 
 def worst_ns(fit: ClockFit, theirs: Rows, ours: Rows) -> int:

@@ -34,7 +34,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def imported(run: Path, *paths: Path, rank: int | None = None) -> list[Imported]:
-    return _importing.import_all(open_run(run).files, _places.sources(paths, []), lambda _: None, rank)
+    return _importing.import_all(open_run(run).files, _places.find_files(paths, []), lambda _: None, rank)
 
 
 def database(folder: Path, **more: Any) -> Path:
@@ -51,7 +51,7 @@ def test_a_file_that_is_cut_says_so_and_keeps_what_is_whole(
     content = file.read_bytes()
     file.write_bytes(content[: int(len(content) * part)])
     damage: list[Any] = []
-    made = _importing.import_all(open_run(run).files, _places.sources([file], damage), lambda _: None)
+    made = _importing.import_all(open_run(run).files, _places.find_files([file], damage), lambda _: None)
     told = [*damage, *(loss for each in made for loss in each.damage)]
 
     assert told or format == "kernel_details"  # a line of a table that is cut is a line without a time
@@ -109,7 +109,7 @@ def test_any_bytes_changed_anywhere_raise_nothing(run: Path, tmp_path: Path, for
             at = chance.randrange(len(content))
             content[at : at + chance.randrange(3)] = chance.randbytes(chance.randrange(3))
         file.write_bytes(content)
-        for made in _importing.import_all(opened.files, _places.sources([file], []), lambda _: None, 0):
+        for made in _importing.import_all(opened.files, _places.find_files([file], []), lambda _: None, 0):
             assert made.rows or made.problem
 
 
@@ -350,7 +350,7 @@ def test_a_run_of_nothing_has_no_stage_to_join(tmp_path: Path) -> None:
 def test_a_fifo_and_a_missing_file_are_lines_and_the_rest_is_read(run: Path, tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "a.pt.trace.json")
     damage: list[Any] = []
-    files = _places.sources([tmp_path / "a.pt.trace.json", tmp_path / "none", database(tmp_path / "b")], damage)
+    files = _places.find_files([tmp_path / "a.pt.trace.json", tmp_path / "none", database(tmp_path / "b")], damage)
 
     assert [source.path.name for source in files] == ["ascend_pytorch_profiler_0.db"]
     assert [loss.reason for loss in damage] == ["not a regular file", "No such file or directory"]
@@ -372,7 +372,7 @@ def test_what_cannot_be_read_below_a_folder_is_a_line_and_the_rest_is_read(
     monkeypatch.setattr(documents, "open_regular", refused)
     damage: list[Any] = []
 
-    assert [source.path for source in _places.sources([tmp_path], damage)] == [file]
+    assert [source.path for source in _places.find_files([tmp_path], damage)] == [file]
     assert {loss.path: loss.reason.partition(":")[0] for loss in damage} == {
         str(secret): "Permission denied", str(packed): "cannot be unpacked",
     }  # fmt: skip
@@ -382,7 +382,7 @@ def test_a_folder_with_nothing_that_can_be_read_says_what_was_there(run: Path, t
     (tmp_path / "trace.json.gz").write_bytes(b"\x1f\x8bnot")
     damage: list[Any] = []
 
-    assert _places.sources([tmp_path], damage) == []
+    assert _places.find_files([tmp_path], damage) == []
     assert [loss.path for loss in damage] == [str(tmp_path / "trace.json.gz")]
 
 
@@ -400,7 +400,7 @@ def test_a_folder_below_that_cannot_be_listed_is_a_line(
     monkeypatch.setattr(os, "scandir", refused)
     damage: list[Any] = []
 
-    assert [source.path for source in _places.sources([tmp_path], damage)] == [file]
+    assert [source.path for source in _places.find_files([tmp_path], damage)] == [file]
     assert [(loss.path, loss.reason) for loss in damage] == [(str(tmp_path / "secret"), "Permission denied")]
 
 
@@ -411,5 +411,5 @@ def test_links_below_a_folder_are_not_followed(run: Path, tmp_path: Path) -> Non
     os.symlink(tmp_path / "outside", tmp_path / "inside" / "folder")
     damage: list[Any] = []
 
-    assert _places.sources([tmp_path / "inside"], damage) == []
+    assert _places.find_files([tmp_path / "inside"], damage) == []
     assert "holds nothing to import" in damage[0].reason

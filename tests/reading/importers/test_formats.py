@@ -28,7 +28,7 @@ from mstxkit.reading.run import open_run
 
 def imported(run: Path, *paths: Path) -> list[Imported]:
     damage: list[Any] = []
-    files = _places.sources(paths, damage)
+    files = _places.find_files(paths, damage)
     assert damage == []
     return _importing.import_all(open_run(run).files, files, lambda _: None)
 
@@ -45,7 +45,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_every_format_has_a_module_here_and_is_written_by_the_builder() -> None:
-    assert importers.formats() == sorted(WRITERS)
+    assert importers.list_formats() == sorted(WRITERS)
 
 
 # Of one stage, in ms. Tasks tell transfer from waiting; collectives alone do not tell what was free.
@@ -159,7 +159,7 @@ def test_another_encoding_is_refused_with_what_to_do(tmp_path: Path) -> None:
     details = device_profiles.kernel_details(tmp_path / "kernel_details.csv", imported_run.device_of())
     details.write_bytes(details.read_text().encode("utf-16"))
     damage: list[Any] = []
-    _places.sources([details], damage)
+    _places.find_files([details], damage)
 
     assert [loss.reason for loss in damage] == ["is UTF-16: save it as UTF-8 (iconv -f UTF-16 -t UTF-8)"]
 
@@ -462,7 +462,7 @@ def real(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def of_real(folder: Path, name: str) -> Imported:
-    (source,) = _places.sources([folder / name], [])
+    (source,) = _places.find_files([folder / name], [])
     (made,) = _importing.import_all(open_run(folder / "run").files, [source], lambda _: None)
     return made
 
@@ -539,7 +539,7 @@ def test_a_pickle_is_refused_with_what_writes_json(run: Path, tmp_path: Path) ->
 
     dump = tmp_path / "nccl_trace_rank_0"
     dump.write_bytes(pickle.dumps({"version": "2.10", "entries": []}, protocol=2))
-    (source,) = _places.sources([dump], [])
+    (source,) = _places.find_files([dump], [])
     (made,) = _importing.import_all(open_run(run).files, [source], lambda _: None)
 
     assert "is a pickle" in made.problem

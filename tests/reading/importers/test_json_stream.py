@@ -120,7 +120,7 @@ def test_a_packed_file_that_is_cut_gives_what_is_whole(tmp_path: Path) -> None:
     content = gzip.compress(json.dumps(list(range(200_000))).encode())
     (tmp_path / "a.json.gz").write_bytes(content[: len(content) // 2])
     read = []
-    with pytest.raises(FormatError), _json_stream.opened(tmp_path / "a.json.gz") as file:
+    with pytest.raises(FormatError), _json_stream.open_file(tmp_path / "a.json.gz") as file:
         for _, _, several in JsonStream(file, lambda _: None).batches({}):
             read += several
 

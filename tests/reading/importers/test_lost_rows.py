@@ -85,7 +85,7 @@ def without_fault(run: Path) -> dict[str, Imported]:
 
 
 def imported(run: Path, file: Path) -> Imported:
-    (made,) = _importing.import_all(open_run(run).files, _places.sources([file], []), lambda _: None, 0)
+    (made,) = _importing.import_all(open_run(run).files, _places.find_files([file], []), lambda _: None, 0)
     return made
 
 

@@ -24,7 +24,7 @@ if not real_files.here():
     pytest.skip("no real profiles of others are here: make real-files", allow_module_level=True)
 
 from mstxkit.judging import device_lateness, meeting
-from mstxkit.reading.exporters import load
+from mstxkit.reading.exporters import load_exporter
 from mstxkit.reading.importers import _importing, _places
 from mstxkit.reading.importers._places import FileToImport
 from mstxkit.reading.run import open_run
@@ -89,13 +89,13 @@ FOUND = Findings()
 def every_profile() -> list[Profiles]:
     """All that can be imported; beside the best of a folder also its kernel_details.csv."""
     groups: dict[str, list[FileToImport]] = {}
-    for source in _places.sources([TOP / name for name in real_files.here()], []):
+    for source in _places.find_files([TOP / name for name in real_files.here()], []):
         is_of_job = source.path.parent.name == OUTPUT
         where = source.path.parents[2] if is_of_job else source.path
         groups.setdefault(str(where.relative_to(TOP)), []).append(source)
         beside = source.path.with_name("kernel_details.csv")
         if is_of_job and source.path.name == "trace_view.json" and beside.exists():
-            groups[str(beside.relative_to(TOP))] = _places.sources([beside], [])
+            groups[str(beside.relative_to(TOP))] = _places.find_files([beside], [])
     return [Profiles(name, tuple(files)) for name, files in sorted(groups.items())]
 
 
@@ -198,7 +198,7 @@ def test_what_is_added_up_is_what_tracelens_says_itself(file: FileToImport) -> N
 
 @pytest.mark.parametrize("name", [name for name in HTA if (HTA_FILES / name).exists()])
 def test_a_trace_is_divided_as_holistic_trace_analysis_says(name: str, tmp_path: Path) -> None:
-    ((file, _, made),) = imported(Profiles(name, tuple(_places.sources([HTA_FILES / name], []))), tmp_path)
+    ((file, _, made),) = imported(Profiles(name, tuple(_places.find_files([HTA_FILES / name], []))), tmp_path)
 
     (row,) = made.rows
     computed, within = HTA[name]
@@ -222,7 +222,7 @@ def test_insight_draws_of_a_real_profile_with_ranges_added_what_it_drew(database
     run, out = run_of(tmp_path / "run", {rank: told}), tmp_path / "out"
     out.mkdir()
 
-    load("ascend-db").write(open_run(run), out, into=str(database))
+    load_exporter("ascend-db").write(open_run(run), out, into=str(database))
 
     (joined,) = out.rglob(database.name)
     before, after = insight_views.Views(database), insight_views.Views(joined)
@@ -238,8 +238,8 @@ def test_nobody_is_said_to_be_late_for_waiting_less_for_its_own_host(level: Path
     """Two ranks of one host, whose clock says who came last; both wait inside of the first collective for it."""
     import numpy as np
 
-    read = [device_lateness.read(file) for file in sorted(level.glob("*_ascend_pt/*/ascend_*.db"))]
-    entered = device_lateness.collectives(dict(enumerate(read)))
+    read = [device_lateness.read_collectives(file) for file in sorted(level.glob("*_ascend_pt/*/ascend_*.db"))]
+    entered = device_lateness.join_collectives(dict(enumerate(read)))
 
     assert entered is not None
     late, bound_s = meeting.late_in(entered, np.zeros(2)), device_lateness.bounds_s(entered)

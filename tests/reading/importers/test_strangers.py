@@ -22,7 +22,7 @@ WHO = "was recorded by process 999 on node9, and rank 0 of the run has no such p
 
 
 def imported(run: Path, file: Path) -> Imported:
-    (made,) = _importing.import_all(open_run(run).files, _places.sources([file], []), lambda _: None)
+    (made,) = _importing.import_all(open_run(run).files, _places.find_files([file], []), lambda _: None)
     return made
 
 

@@ -49,7 +49,7 @@ def profiled(run: Path, request: int, rank: int) -> None:
 
 def page_of(path: Path, **changed: Any) -> str:
     run = open_run(path)
-    return unescape(writing.made(run, {**summaries.summarise(run), **changed}, path.parent))
+    return unescape(writing.make_page(run, {**summaries.summarise(run), **changed}, path.parent))
 
 
 def rows_of(page: str, caption: str) -> list[list[str]]:
@@ -105,10 +105,10 @@ def test_what_was_lost_and_not_read_is_counted_where_it_is_cut(tmp_path: Path) -
     damaged = {"path": "sealed/x", "reason": "torn", "offset": 0}
     many = {"losses": [process] * 26, "damage": [damaged] * 27}
 
-    said = sections.health({**summary, **many}, {})
+    said = sections.show_health({**summary, **many}, {})
 
     assert re.findall(r"and (\d+) more", said) == ["2", "3"]
-    assert "more" not in sections.health({**summary, "losses": [process] * 24}, {})
+    assert "more" not in sections.show_health({**summary, "losses": [process] * 24}, {})
 
 
 def test_matters_and_stragglers_that_are_not_listed_are_counted(tmp_path: Path) -> None:
@@ -119,7 +119,7 @@ def test_matters_and_stragglers_that_are_not_listed_are_counted(tmp_path: Path) 
     }  # fmt: skip
 
     page = page_of(of_six_roles(tmp_path / "run"), matters=matters)
-    table = sections.stragglers([straggler] * 50)
+    table = sections.show_stragglers([straggler] * 50)
 
     assert "<li>and 3 more: " in page
     assert len(rows_of(table, "Stragglers, by cost")) == 24
@@ -156,7 +156,9 @@ def test_who_is_last_and_samples_that_are_not_listed_are_counted(tmp_path: Path)
 
     run = open_run(of_six_roles(tmp_path / "run"))
     summary = {**summaries.summarise(run), "samples": samples}
-    drawn = sections.tail(summary, {"roles": [{"means": {"tails": [tail]}, "tails": {"stage": "w"}, "members": 2}]})
+    drawn = sections.show_tail(
+        summary, {"roles": [{"means": {"tails": [tail]}, "tails": {"stage": "w"}, "members": 2}]}
+    )
 
     assert len(rows_of(drawn, "Who is last, of 90 steps")) == 24
     assert re.findall(r"and (\d+) more", drawn) == ["6", "32"]

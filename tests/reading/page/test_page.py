@@ -22,9 +22,9 @@ from mstxkit.errors import MstxkitError
 from mstxkit.reading.page import document, writing
 from mstxkit.reading.report import step_words, text
 from mstxkit.reading.report import summary as summaries
-from mstxkit.reading.report.choice import parsed
-from mstxkit.reading.report.number_table import percent
-from mstxkit.reading.report.units import duration
+from mstxkit.reading.report.choice import read_choice
+from mstxkit.reading.report.number_table import write_percent
+from mstxkit.reading.report.units import write_duration
 from mstxkit.reading.run import open_run
 from mstxkit.testing.simulator import InjectedFault, JobShape
 
@@ -39,7 +39,7 @@ HOSTILE = (
 def made(path: Path, folder: Path | None = None) -> tuple[str, dict[str, Any]]:
     run = open_run(path)
     summary = summaries.summarise(run)
-    return writing.made(run, summary, folder or path.parent), summary
+    return writing.make_page(run, summary, folder or path.parent), summary
 
 
 def own(page: str) -> str:
@@ -71,7 +71,7 @@ def test_text_json_and_page_say_the_same(slow: tuple[str, dict[str, Any]]) -> No
 
     page, summary = slow
     console = Console(width=400, record=True, file=io.StringIO())
-    console.print(text.render(summary, everything=True))
+    console.print(text.render_report(summary, everything=True))
     printed = console.export_text()
 
     document_json = json.loads(json.dumps(summary, default=str))
@@ -83,18 +83,18 @@ def test_text_json_and_page_say_the_same(slow: tuple[str, dict[str, Any]]) -> No
     body = own(html.unescape(page))
     said = " ".join(printed.split())
     tail, rate = document_json["tails"][0], document_json["throughput"][0]
-    for words in (step_words.tail(tail)[1:], step_words.number(rate["tokens_per_s"])):
+    for words in (step_words.describe_tail(tail)[1:], step_words.write_number(rate["tokens_per_s"])):
         assert words in body
         assert words in said
     for row in document_json["what_if"][:2]:
-        assert f"{step_words.supposed(row)}: {step_words.saved(row)}" in said
-        assert f"<td>{step_words.supposed(row)}</td>" in body
+        assert f"{step_words.describe_change(row)}: {step_words.write_saved(row)}" in said
+        assert f"<td>{step_words.describe_change(row)}</td>" in body
     for row in (document_json["held_up_by"][0], document_json["resharding"][0]):
-        assert duration(row.get("wait_ns", row.get("last_ns"))) in body
-        assert duration(row.get("wait_ns", row.get("last_ns"))) in said
+        assert write_duration(row.get("wait_ns", row.get("last_ns"))) in body
+        assert write_duration(row.get("wait_ns", row.get("last_ns"))) in said
     for row in document_json["critical_path"][:3]:
-        assert f"{percent(row['ratio'])} {step_words.place(row)}" in body
-        assert f"{percent(row['ratio'])} {step_words.place(row)}" in said
+        assert f"{write_percent(row['ratio'])} {step_words.name_place(row)}" in body
+        assert f"{write_percent(row['ratio'])} {step_words.name_place(row)}" in said
 
 
 def test_all_that_it_needs_is_in_it_and_only_its_own_scripts_may_run(slow: tuple[str, dict[str, Any]]) -> None:
@@ -107,7 +107,7 @@ def test_all_that_it_needs_is_in_it_and_only_its_own_scripts_may_run(slow: tuple
     assert not re.search(r'(?:src|href)="(?!#)', own(page))
     assert policy.startswith("default-src 'none'; script-src 'sha256-")
     assert "unsafe-inline" not in policy.split("style-src")[0]
-    assert all(document.fingerprint(script) in policy for script in scripts)
+    assert all(document.sign_script(script) in policy for script in scripts)
     assert (len(packed), len(scripts)) == (1, 2) and len(policy.split("sha256-")) == 3
 
 
@@ -178,7 +178,10 @@ def test_a_page_stays_below_one_megabyte_also_with_ten_thousand_hostile_names(tm
     run = open_run(path)
     summary = summaries.summarise(run)
 
-    whole, page = writing.made(run, summary, tmp_path, bytes_at_most=10**9), writing.made(run, summary, tmp_path)
+    whole, page = (
+        writing.make_page(run, summary, tmp_path, bytes_at_most=10**9),
+        writing.make_page(run, summary, tmp_path),
+    )
 
     assert len(whole.encode()) > 1_000_000 >= len(page.encode())
     assert len(json.loads(re.search(r'id="data">(.*?)</script>', page, re.DOTALL)[1])["roles"]) == 4  # type: ignore[index]
@@ -193,9 +196,9 @@ def test_a_page_that_is_too_large_is_drawn_more_coarsely_until_it_fits(tmp_path:
         data = json.loads(re.search(r'id="data">(.*?)</script>', page, re.DOTALL)[1])  # type: ignore[index]
         return {"shape": data["roles"][0]["heat"][0]["slower"]["s"], "rows": len(data["roles"][0]["rows"])}
 
-    whole = writing.made(run, summary, tmp_path)
-    smaller = writing.made(run, summary, tmp_path, bytes_at_most=len(whole.encode()) - 1)
-    coarsest = writing.made(run, summary, tmp_path, bytes_at_most=0)
+    whole = writing.make_page(run, summary, tmp_path)
+    smaller = writing.make_page(run, summary, tmp_path, bytes_at_most=len(whole.encode()) - 1)
+    coarsest = writing.make_page(run, summary, tmp_path, bytes_at_most=0)
 
     assert heat(whole) == {"shape": [64, 50], "rows": 64}
     assert heat(coarsest) == {"shape": [16, 40], "rows": 16}
@@ -246,17 +249,17 @@ def test_a_profile_is_linked_to_only_where_it_lies_in_the_run(tmp_path: Path) ->
     (run / "profiles/a b").mkdir(parents=True)
     (run / "out").symlink_to("/etc")
 
-    assert writing._href(run, "profiles/a b", tmp_path) == "run/profiles/a%20b/"
-    assert writing._href(run, "out", tmp_path) == ""
-    assert writing._href(run, "../..", tmp_path) == ""
-    assert writing._href(run, "gone", tmp_path) == ""
+    assert writing._link_to(run, "profiles/a b", tmp_path) == "run/profiles/a%20b/"
+    assert writing._link_to(run, "out", tmp_path) == ""
+    assert writing._link_to(run, "../..", tmp_path) == ""
+    assert writing._link_to(run, "gone", tmp_path) == ""
 
 
 def test_steps_that_are_asked_for_can_be_looked_at_closely(tmp_path: Path) -> None:
     run = open_run(recorded_job(tmp_path / "run", JobShape(ranks=2), steps=10))
-    choice = parsed("4:5", None, None, None)
+    choice = read_choice("4:5", None, None, None)
 
-    page = writing.made(run, summaries.summarise(run, choice), tmp_path, choice)
+    page = writing.make_page(run, summaries.summarise(run, choice), tmp_path, choice)
 
     assert re.findall(r'<option value="\d">(step \d+)', page) == ["step 4", "step 5"]
 
@@ -265,8 +268,8 @@ def test_what_was_asked_for_is_told_with_what_is_of_it(tmp_path: Path) -> None:
     run = open_run(recorded_job(tmp_path / "run", JobShape(ranks=2), steps=10))
 
     def told(*asked: str | None) -> str:
-        choice = parsed(*asked)
-        page = html.unescape(writing.made(run, summaries.summarise(run, choice), tmp_path, choice))
+        choice = read_choice(*asked)
+        page = html.unescape(writing.make_page(run, summaries.summarise(run, choice), tmp_path, choice))
         return "".join(re.findall(r'<p class="chosen">(.*?)</p>', page))
 
     assert told() == ""
@@ -282,7 +285,7 @@ def test_a_file_that_cannot_be_written_is_an_error_and_leaves_nothing(tmp_path: 
     (tmp_path / "taken").mkdir()
 
     with pytest.raises(MstxkitError, match="taken cannot be written"):
-        writing.write(run, summaries.summarise(run), tmp_path / "taken")
+        writing.write_page(run, summaries.summarise(run), tmp_path / "taken")
 
     assert [path.name for path in tmp_path.iterdir()] == ["run", "taken"] or not list(tmp_path.glob(".*"))
 
@@ -292,4 +295,4 @@ def test_what_can_be_copied_is_a_command(slow: tuple[str, dict[str, Any]]) -> No
 
     (copied,) = re.findall(r'<code id="next-command">(.*?)</code> <button type="button" id="copy">', page)
     assert html.unescape(copied) == summary["headline"]["next"]
-    assert "Copy" not in document._first({**summary, "headline": {**summary["headline"], "next": ""}})
+    assert "Copy" not in document._write_first({**summary, "headline": {**summary["headline"], "next": ""}})

@@ -22,7 +22,7 @@ from builders import browser
 from builders.run_files import BankFiles, ProcessFiles, new_run
 from builders.terminals import HIDDEN, SHOWN_AGAIN, all_of
 
-from mstxkit.reading.exporters import load
+from mstxkit.reading.exporters import load_exporter
 from mstxkit.reading.page import server
 from mstxkit.reading.run import open_run
 
@@ -43,7 +43,7 @@ def serving(run: Path, tmp_path: Path) -> Iterator[server.PageServer]:
 
 @contextmanager
 def served(run: Path, folder: Path, showing: server.Showing) -> Iterator[server.PageServer]:
-    content = server.serving(open_run(run), "<h1>page</h1>", "exp7 &lt;b&gt;", folder, showing)
+    content = server.prepare_files(open_run(run), "<h1>page</h1>", "exp7 &lt;b&gt;", folder, showing)
     with server.PageServer(content) as opened:
         thread = threading.Thread(target=opened.serve_forever, kwargs={"poll_interval": 0.01})
         thread.start()
@@ -71,7 +71,7 @@ def test_the_page_and_the_trace_are_there(serving: server.PageServer, run: Path,
 
     assert page.content == b"<h1>page</h1>"  # type: ignore[attr-defined]
     assert page.getheader("Cache-Control") == "no-store"
-    load("perfetto").write_to(open_run(run), tmp_path / "expected")
+    load_exporter("perfetto").write_to(open_run(run), tmp_path / "expected")
     assert trace.content == (tmp_path / "expected").read_bytes()  # type: ignore[attr-defined]
 
 

@@ -49,7 +49,9 @@ def test_the_report_says_which_profile_did_not_come_and_why(run: Path) -> None:
 
 
 def test_status_and_the_table_say_the_same(run: Path) -> None:
-    shown = typer_testing.CliRunner().invoke(mstxkit.cli.application(), ["status", str(run)], env={"COLUMNS": "400"})
+    shown = typer_testing.CliRunner().invoke(
+        mstxkit.cli.build_application(), ["status", str(run)], env={"COLUMNS": "400"}
+    )
     rows = {row["rank"]: row for row in open_run(run).escalations().to_dicts()}
 
     assert (rows[1]["state"], rows[2]["state"]) == ("failed", "done")

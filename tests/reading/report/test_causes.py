@@ -16,7 +16,7 @@ pytest.importorskip("rich")
 
 from builders.shown_report import printed
 
-from mstxkit.reading.report.choice import parsed
+from mstxkit.reading.report.choice import read_choice
 from mstxkit.reading.report.summary import summarise
 from mstxkit.reading.run import open_run
 
@@ -130,7 +130,7 @@ def test_of_many_ranks_those_that_are_not_listed_are_not_called_faster(tmp_path:
 def test_ranks_that_are_asked_for_wait_for_one_that_is_not(tmp_path: Path) -> None:
     run = recorded(tmp_path / "run", stage_times(INPUT, ranks=4, steps=30))
 
-    assert waiting(summarise(open_run(run), parsed(ranks="2-3")), "actor_update") == {2: 1, 3: 1}
+    assert waiting(summarise(open_run(run), read_choice(ranks="2-3")), "actor_update") == {2: 1, 3: 1}
 
 
 def test_the_json_has_verdicts_with_their_evidence_and_who_judged(tmp_path: Path) -> None:

@@ -18,13 +18,13 @@ pytest.importorskip("polars")
 
 from typer.testing import CliRunner
 
-from mstxkit.cli import application
-from mstxkit.reading.report.devices import TIMES, means, origin, texts
-from mstxkit.reading.report.units import duration
+from mstxkit.cli import build_application
+from mstxkit.reading.report.devices import TIMES, take_means, write_origin, write_times
+from mstxkit.reading.report.units import write_duration
 
 
 def ran(*words: object) -> str:
-    done = CliRunner().invoke(application(str(words[0])), [*map(str, words)])
+    done = CliRunner().invoke(build_application(str(words[0])), [*map(str, words)])
     assert done.exit_code == 0, done.output
     return done.output
 
@@ -90,7 +90,7 @@ def test_it_says_what_it_is_from(run: Path) -> None:
 def test_how_sure_it_is_stands_there_with_the_clock_it_is_by() -> None:
     row = {"rank": 3, "first_step": None, "last_step": None, "sources": ["kernel details"], "clocks": ["wall clock"]}
 
-    assert origin([{**row, "error_ns": 10**7}]) == "kernel details of rank 3, right to 10.0 ms by the wall clock"
+    assert write_origin([{**row, "error_ns": 10**7}]) == "kernel details of rank 3, right to 10.0 ms by the wall clock"
 
 
 def test_the_page_has_the_same_of_the_whole_run(run: Path, tmp_path: Path) -> None:
@@ -100,7 +100,7 @@ def test_the_page_has_the_same_of_the_whole_run(run: Path, tmp_path: Path) -> No
 
     rows = [re.findall(r"<td[^>]*>(?:<bdi>)?(.*?)(?:</bdi>)?</td>", row) for row in section.split("<tr>")[2:]]
     assert rows == [
-        [row["stage"], str(row["rank"]), "6", *(duration(row[name]) for name in TIMES)] for row in devices(run)
+        [row["stage"], str(row["rank"]), "6", *(write_duration(row[name]) for name in TIMES)] for row in devices(run)
     ]
     assert "From Ascend DB of ranks 0-5, steps 0 to 5." in section
 
@@ -128,7 +128,7 @@ def row_of(**more: Any) -> dict[str, Any]:
     ],
 )  # fmt: skip
 def test_each_figure_is_shown_with_how_it_is_known(row: dict[str, Any], text: str) -> None:
-    assert texts(row, "?", ("transfer_ns",)) == [text]
+    assert write_times(row, "?", ("transfer_ns",)) == [text]
 
 
 @pytest.mark.parametrize(("steps", "known"), [(["told", "told"], "told"), (["told", "bounded"], "bounded"),
@@ -141,7 +141,7 @@ def test_a_mean_of_steps_is_as_sure_as_the_least_sure_of_them(run: Path, steps: 
     rows = open_run(run).device().filter((pl.col("rank") == 0) & (pl.col("stage") == "actor_update")).head(2)
     is_told = pl.Series([step in ("told", "guessed") for step in steps])
     rows = rows.with_columns(known=pl.Series(steps, dtype=pl.String), transfer_ns=pl.when(is_told).then("transfer_ns"))
-    (mean,) = means(rows, "stage", "rank").to_dicts()
+    (mean,) = take_means(rows, "stage", "rank").to_dicts()
 
     assert mean["known"] == known
     assert (mean["transfer_ns"] is None) == (None in steps or "bounded" in steps)

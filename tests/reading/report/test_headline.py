@@ -17,8 +17,8 @@ from mstxkit.judging.judged import Want
 from mstxkit.reading.judged import NO_PEER, NO_STEP
 from mstxkit.reading.report import matters
 from mstxkit.reading.report.account import Account, Matter
-from mstxkit.reading.report.headline import Possible, command, headline, lines
-from mstxkit.reading.report.sentences import sentence
+from mstxkit.reading.report.headline import Possible, make_headline, render_headline, write_command
+from mstxkit.reading.report.sentences import write_sentence
 from mstxkit.store.verdicts import KINDS
 
 ACTOR = {"role": "actor", "steps": 50, "judged_steps": 40}
@@ -31,7 +31,7 @@ def account(judged: dict[str, Any] = NOBODY, **fields: Any) -> Account:
 
 
 def printed(judged: dict[str, Any], *verdicts: dict[str, Any], everything: bool = False, **fields: Any) -> str:
-    text = shown(*lines(headline(account(judged, verdicts=verdicts, **fields))["matters"], everything))
+    text = shown(*render_headline(make_headline(account(judged, verdicts=verdicts, **fields))["matters"], everything))
     return "\n".join(line.rstrip() for line in text.splitlines())
 
 
@@ -64,7 +64,7 @@ def incident(kind: str, rank: int, **more: Any) -> dict[str, Any]:
 
 
 def words(**fields: Any) -> list[str]:
-    return [matter.words for matter in matters.weighed(account(**fields))]
+    return [matter.words for matter in matters.weigh_matters(account(**fields))]
 
 
 def test_it_says_what_why_and_what_next_and_the_numbers_behind_it_where_all_is_asked_for() -> None:
@@ -95,17 +95,17 @@ def test_a_host_that_is_slow_is_told_of_once_and_not_of_each_of_its_ranks() -> N
     said = verdict(kind="compute", rank=None, group=(2, 3))
     rows = [saving("straggler", 0.3, rank=rank) for rank in said.group]
 
-    (holding,) = matters.weighed(account(verdicts=[said._asdict()], what_if=rows))
+    (holding,) = matters.weigh_matters(account(verdicts=[said._asdict()], what_if=rows))
     over = {**NOBODY, "withdrawn": [said._replace(withdrawn="not seen any more")._asdict()]}
-    (gone,) = matters.weighed(account(over, what_if=rows))
+    (gone,) = matters.weigh_matters(account(over, what_if=rows))
     assert (holding.kind, holding.weight, gone.kind) == ("compute", 0.3, "straggler")
 
 
 def test_what_acting_on_it_saves_of_the_run_decides_what_comes_first() -> None:
     what_if = [saving("straggler", 0.5, rank=1, steps=(0, 4)), saving("tail", 0.4, stage="actor_generate")]
 
-    first, second = matters.weighed(account(what_if=what_if))
-    holding = matters.weighed(account(verdicts=[verdict()._asdict()], what_if=what_if))[0]
+    first, second = matters.weigh_matters(account(what_if=what_if))
+    holding = matters.weigh_matters(account(verdicts=[verdict()._asdict()], what_if=what_if))[0]
 
     assert (first.kind, round(first.weight, 3)) == ("tail", 0.4)
     assert (second.kind, round(second.weight, 3)) == ("straggler", 0.05)
@@ -115,8 +115,11 @@ def test_what_acting_on_it_saves_of_the_run_decides_what_comes_first() -> None:
 def test_a_tail_costs_what_it_costs_beside_a_slow_rank() -> None:
     slow, tail = saving("straggler", 0.3, rank=1), saving("tail", 0.32)
 
-    assert [m.kind for m in matters.weighed(account(what_if=[tail, slow]))] == ["straggler"]
-    assert [m.kind for m in matters.weighed(account(what_if=[saving("tail", 0.4), slow]))] == ["straggler", "tail"]
+    assert [m.kind for m in matters.weigh_matters(account(what_if=[tail, slow]))] == ["straggler"]
+    assert [m.kind for m in matters.weigh_matters(account(what_if=[saving("tail", 0.4), slow]))] == [
+        "straggler",
+        "tail",
+    ]
 
 
 def test_a_tail_that_a_verdict_is_of_is_told_once_in_its_words() -> None:
@@ -124,7 +127,7 @@ def test_a_tail_that_a_verdict_is_of_is_told_once_in_its_words() -> None:
 
     def told(kind: str, rank: int | None, last: list[list[int]]) -> list[tuple[str, str]]:
         said = verdict(kind=kind, rank=rank)._asdict()
-        every = matters.weighed(account(verdicts=[said], what_if=[tail], tails=[{**often, "often": last}]))
+        every = matters.weigh_matters(account(verdicts=[said], what_if=[tail], tails=[{**often, "often": last}]))
         return [(matter.kind, matter.cost[:24]) for matter in every]
 
     of_steps, of_judge = "without it a step takes ", "31 % of each step is los"
@@ -137,7 +140,7 @@ def test_a_tail_that_a_verdict_is_of_is_told_once_in_its_words() -> None:
 def test_who_is_not_blamed_any_more_is_told_with_what_it_cost_and_that_it_is_over() -> None:
     over = verdict(withdrawn="not seen any more up to step 44")._asdict()
 
-    (only,) = matters.weighed(
+    (only,) = matters.weigh_matters(
         account({**NOBODY, "withdrawn": [over]}, what_if=[saving("straggler", 0.4, rank=1, steps=(10, 19))])
     )
 
@@ -157,7 +160,7 @@ def test_a_death_comes_before_a_loss_and_the_first_of_two_first() -> None:
     died = process(1, "killed", "by SIGKILL", inside=inside, last_seen_ns=90 * 10**9)
     raised = process(0, "ended", "by ValueError", last_seen_ns=95 * 10**9)
 
-    every = matters.weighed(account(processes=[raised, died], verdicts=[verdict()._asdict()]))
+    every = matters.weigh_matters(account(processes=[raised, died], verdicts=[verdict()._asdict()]))
 
     assert [matter.words for matter in every[:2]] == [
         "rank 1 was killed by SIGKILL in forward of update, in step 30",
@@ -172,7 +175,7 @@ def test_a_death_with_a_page_is_told_once_and_its_page_is_the_next_thing_to_read
     died = process(1, "killed", "by SIGKILL")
     told = incident("killed", 1, signal="SIGKILL")
 
-    (only, _) = matters.weighed(account(processes=[process(0), died], incidents=[told]))[:1] * 2
+    (only, _) = matters.weigh_matters(account(processes=[process(0), died], incidents=[told]))[:1] * 2
 
     assert only.words == "rank 1 was killed by SIGKILL in forward of update, in step 7"
     assert only.why == "rank 0 waits for rank 1"
@@ -183,7 +186,7 @@ def test_a_hang_comes_before_the_death_that_ended_it_and_is_told_once() -> None:
     hang, end = incident("hang", 1), process(1, "killed", "by SIGKILL", process="other")
     said = verdict(kind="hang", id="hang-x")._asdict()
 
-    every = matters.weighed(account(processes=[process(0), end], incidents=[hang], verdicts=[said]))
+    every = matters.weigh_matters(account(processes=[process(0), end], incidents=[hang], verdicts=[said]))
 
     assert [matter.words for matter in every] == [
         "rank 1 hung in forward of update for 34 s, in step 7", "rank 1 was killed by SIGKILL",
@@ -193,8 +196,8 @@ def test_a_hang_comes_before_the_death_that_ended_it_and_is_told_once() -> None:
 
 @pytest.mark.parametrize("how", ["by OutOfMemoryError", "by MemoryError"])
 def test_out_of_memory_is_called_that_whoever_says_so(how: str) -> None:
-    raised = matters.weighed(account(processes=[process(0), process(1, "ended", how)]))[0]
-    killed = matters.weighed(account(incidents=[incident("killed", 1, signal="SIGKILL", oom_kills=1)]))[0]
+    raised = matters.weigh_matters(account(processes=[process(0), process(1, "ended", how)]))[0]
+    killed = matters.weigh_matters(account(incidents=[incident("killed", 1, signal="SIGKILL", oom_kills=1)]))[0]
 
     assert (raised.kind, killed.kind) == ("out_of_memory", "out_of_memory")
     assert killed.words == "rank 1 was killed by SIGKILL as memory ran out in forward of update, in step 7"
@@ -232,7 +235,7 @@ def test_damage_weighs_as_much_as_it_is_of_the_run() -> None:
 
     def kinds(count: int) -> list[str]:
         fields = {"processes": [process(rank) for rank in range(count)], "verdicts": [verdict()._asdict()]}
-        return [matter.kind for matter in matters.weighed(account(damage=damage, **fields))]
+        return [matter.kind for matter in matters.weigh_matters(account(damage=damage, **fields))]
 
     assert kinds(2) == ["damage", "input"]
     assert kinds(100) == ["input", "damage"]
@@ -255,14 +258,14 @@ def test_what_is_next_is_what_can_be_done_now(possible: Possible, since: int | N
         since_step=since,
     )  # fmt: skip
 
-    assert command(account(), loss, possible) == expected
+    assert write_command(account(), loss, possible) == expected
 
 
 def test_of_the_time_before_a_stage_whole_steps_can_be_profiled_where_anything_can() -> None:
     advice = "the time is lost before reward, in no stage: mstxkit escalate runs/exp7 --stage all --ranks 1,0"
     said = verdict(next=advice)._asdict()
 
-    (loss,) = headline(account(verdicts=[said]), Possible(frozenset({"actor_update"}), frozenset()))["matters"]
+    (loss,) = make_headline(account(verdicts=[said]), Possible(frozenset({"actor_update"}), frozenset()))["matters"]
 
     assert loss["next"] == "mstxkit escalate runs/exp7 --stage all --ranks 1,0"
     assert loss["advice"] == "the time is lost before reward, in no stage"
@@ -271,23 +274,23 @@ def test_of_the_time_before_a_stage_whole_steps_can_be_profiled_where_anything_c
 def test_a_sentence_on_a_link_of_many_ranks_is_still_one_that_fits_on_a_line() -> None:
     link = verdict(kind="link", rank=None, group=tuple(range(3, 10_240, 64)), evidence={})
 
-    assert sentence(link._asdict()).startswith("a link of 160 ranks: 3,67,131,")
-    assert sentence(link._asdict()).endswith(",… is slow in reference")
-    assert len(sentence(link._asdict())) < 120
+    assert write_sentence(link._asdict()).startswith("a link of 160 ranks: 3,67,131,")
+    assert write_sentence(link._asdict()).endswith(",… is slow in reference")
+    assert len(write_sentence(link._asdict())) < 120
 
 
 @pytest.mark.parametrize("rank", [3, None])
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_kind_has_its_words_with_a_rank_and_without(kind: str, rank: int | None) -> None:
-    words = sentence(verdict(kind=kind, rank=rank, group=(0, 2, 3), role="actor", stage="actor_update")._asdict())
+    words = write_sentence(verdict(kind=kind, rank=rank, group=(0, 2, 3), role="actor", stage="actor_update")._asdict())
 
     assert words.count("actor_update") == 1
     assert ("rank 3 actor" in words) == (rank == 3 and kind not in ("not_enough_evidence", "all_slow"))
 
 
 def test_more_work_is_not_called_a_slow_machine() -> None:
-    assert "not slower" in sentence(verdict(kind="imbalance")._asdict())
-    assert "no machine is slow" in sentence(verdict(kind="imbalance", rank=None)._asdict())
+    assert "not slower" in write_sentence(verdict(kind="imbalance")._asdict())
+    assert "no machine is slow" in write_sentence(verdict(kind="imbalance", rank=None)._asdict())
 
 
 def test_without_enough_evidence_it_says_so_and_which_switch_gives_it() -> None:
@@ -337,7 +340,7 @@ def test_where_nobody_judged_it_says_why_and_what_to_do_and_not_that_nobody_is_s
 def test_where_no_step_has_a_stage_it_says_which_of_the_two_lacks(has: tuple[str, ...], words: str) -> None:
     nothing = {**NOBODY, "why_not": NO_STEP, "roles": []}
 
-    (only,) = matters.weighed(account(nothing, has=frozenset(has)))
+    (only,) = matters.weigh_matters(account(nothing, has=frozenset(has)))
 
     assert only.words == words
     assert "mstxkit.stage" in only.advice or "mstxkit.step" in only.advice
@@ -347,7 +350,7 @@ def test_where_no_step_has_a_stage_it_says_which_of_the_two_lacks(has: tuple[str
 def test_after_too_few_steps_it_does_not_say_that_nobody_is_slow_but_how_many_are_needed(counts: int) -> None:
     roles = [{"role": "actor", "steps": 10 + counts, "judged_steps": counts}]
 
-    (only,) = matters.weighed(account({**NOBODY, "roles": roles}, what_if=[saving("tail", 0.5)]))
+    (only,) = matters.weigh_matters(account({**NOBODY, "roles": roles}, what_if=[saving("tail", 0.5)]))
 
     assert only.words == f"too few steps to judge who makes others wait: {counts} count, 20 are needed"
     assert only.advice.startswith(f"let the job go on for {20 - counts} steps more")
@@ -378,13 +381,13 @@ def test_names_and_texts_drive_no_terminal() -> None:
     ("where", "words"), [("before", "before reference"), ("inside", "inside of reference"), ("in", "in reference")]
 )
 def test_it_says_where_of_a_stage_the_time_is_lost(where: str, words: str) -> None:
-    assert sentence(verdict(evidence={"where": where})._asdict()).endswith(f"than the others {words}")
+    assert write_sentence(verdict(evidence={"where": where})._asdict()).endswith(f"than the others {words}")
 
 
 def test_long_lines_are_indented_where_they_wrap() -> None:
-    matters = headline(account(verdicts=[verdict(next="look " * 60)._asdict()]))["matters"]
+    matters = make_headline(account(verdicts=[verdict(next="look " * 60)._asdict()]))["matters"]
 
-    texts = shown(*lines(matters), columns=80).splitlines()
+    texts = shown(*render_headline(matters), columns=80).splitlines()
     wrapped = [line for line in texts if line.startswith(" " * 6) and line.split()]
     assert len(wrapped) >= 3
     assert max(map(len, texts)) <= 80

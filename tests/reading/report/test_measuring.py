@@ -13,7 +13,7 @@ pytest.importorskip("polars")
 pytest.importorskip("rich")
 
 from mstxkit.errors import ReadError
-from mstxkit.reading.report.choice import EVERYTHING, parsed
+from mstxkit.reading.report.choice import EVERYTHING, read_choice
 from mstxkit.reading.report.summary import SCHEMA, summarise
 from mstxkit.reading.run import open_run
 
@@ -98,7 +98,7 @@ def test_what_is_in_no_stage_comes_last_and_the_longest_first(run: Path) -> None
 
 
 def test_a_choice_holds_for_stages_ranges_and_step_time(skew: Path) -> None:
-    summary = summarise(open_run(skew), parsed("1:2", "1"))
+    summary = summarise(open_run(skew), read_choice("1:2", "1"))
 
     assert [(row["rank"], row["steps"]) for row in summary["stages"][0]["ranks"]] == [(1, 2)]
     assert [(row["processes"], row["count"]) for row in summary["ranges"]] == [(1, 32)]
@@ -115,7 +115,7 @@ def test_a_choice_that_matches_nothing_is_an_error(skew: Path, options: dict[str
     ProcessFiles(skew, 102, rank=2).seal(BankFiles().range("late", 0, 1, stage="late", own=True))
 
     with pytest.raises(ReadError):
-        summarise(open_run(skew), parsed(**options))
+        summarise(open_run(skew), read_choice(**options))
 
 
 def test_the_form_has_a_number(skew: Path) -> None:

@@ -38,7 +38,7 @@ def test_shares_are_what_a_count_of_each_millisecond_gives(tmp_path: Path) -> No
     only = [its - set().union(*(other for other in busy if other is not its)) for its in busy]
     longest = max(range(3), key=lambda rank: len(only[rank]))
 
-    seen = step_means.occupancy(open_run(run))
+    seen = step_means.mean_occupancy(open_run(run))
 
     assert seen is not None and (seen["label"], seen["others"]) == (f"rank {longest}", 2)
     assert seen["nobody"] == pytest.approx(1 - len(set().union(*busy)) / whole)
@@ -52,4 +52,4 @@ def test_of_a_run_without_steps_nothing_is_said(tmp_path: Path) -> None:
     run = new_run(tmp_path / "run")
     ProcessFiles(run, 100, rank=0).seal(BankFiles().range("a", 0, MS, stage="a", own=True))
 
-    assert step_means.occupancy(open_run(run)) is None
+    assert step_means.mean_occupancy(open_run(run)) is None

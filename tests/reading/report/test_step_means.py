@@ -21,7 +21,7 @@ from builders.simulated_runs import recorded_job  # noqa: E402
 from builders.simulated_steps import runs_of  # noqa: E402
 from typer.testing import CliRunner  # noqa: E402
 
-from mstxkit.cli import application  # noqa: E402
+from mstxkit.cli import build_application  # noqa: E402
 from mstxkit.reading.page import writing  # noqa: E402
 from mstxkit.reading.report import step_means, step_words  # noqa: E402
 from mstxkit.reading.report.choice import Supposed  # noqa: E402
@@ -47,7 +47,7 @@ def summary(run: Run) -> dict[str, Any]:
 
 def words_of(summary: dict[str, Any], columns: int = 4000) -> dict[str, str]:
     """What the terminal shows of each, by its first word, where everything is asked for."""
-    text = shown(*step_words.lines(summary, everything=True), columns=columns)
+    text = shown(*step_words.render_steps(summary, everything=True), columns=columns)
     return {line.split()[0]: " ".join(line.split()[1:]) for line in text.splitlines()}
 
 
@@ -97,7 +97,7 @@ def test_of_several_roles_each_line_says_whose_rank_it_is_and_how_late_that_one_
     recorded(tmp_path / "run", stage_times(NOBODY, ranks=4, steps=30), role="large")
     run = open_run(recorded(tmp_path / "run", stage_times(INPUT, ranks=4, steps=30), role="small"))
     told = summarise(run)
-    words, page = words_of(told), writing.made(run, told, tmp_path)
+    words, page = words_of(told), writing.make_page(run, told, tmp_path)
 
     late_ms = {(row["role"], row["rank"]): row["late_ns"] / MS for row in told["lateness"]}
     assert 19 < late_ms["small", 1] < 21
@@ -119,7 +119,7 @@ def test_what_ranks_wait_is_told_as_the_least_where_nothing_tells_of_a_stage_s_i
     summary = summarise(run)
 
     assert words_of(summary)["waiting"].startswith(told)
-    assert told.split(" of")[0] in html.unescape(writing.made(run, summary, tmp_path))
+    assert told.split(" of")[0] in html.unescape(writing.make_page(run, summary, tmp_path))
 
 
 def test_tails_and_tokens_are_the_means_of_the_tables(run: Run, summary: dict[str, Any]) -> None:
@@ -167,7 +167,7 @@ def test_a_long_step_counts_for_more_than_a_short_one() -> None:
     rates = pl.DataFrame({**per_step, "stage_ns": [1_000_000_000, 9_000_000_000], "step_ns": [10**10, 8 * 10**10]})
     waits = pl.DataFrame({"ranks": [2, 2], "wait_ns": [50, 0], "duration_ns": [100, 900]})
 
-    (row,) = step_means.throughput(rates, Flops(1.0, 900.0))
+    (row,) = step_means.mean_throughput(rates, Flops(1.0, 900.0))
 
     assert (row["tokens_per_s"], row["step_tokens_per_s"], row["mfu_ratio"]) == pytest.approx((180.0, 20.0, 0.1))
     assert step_means.wait_ratio(waits) == pytest.approx(0.05)
@@ -183,7 +183,7 @@ def test_ranks_that_enter_late_are_of_the_role_whose_stage_it_is() -> None:
     )  # fmt: skip
     both = dataclasses.replace(rollout, role="both", members=trainer.members)
 
-    rows, shared = (step_means.lateness(late, runs) for runs in ((trainer, rollout), (trainer, both)))
+    rows, shared = (step_means.mean_lateness(late, runs) for runs in ((trainer, rollout), (trainer, both)))
 
     assert [row["role"] for row in rows] == [trainer.role, rollout.role, ""]
     assert shared[0]["role"] == trainer.role
@@ -194,7 +194,7 @@ def test_ranks_that_enter_late_are_of_the_role_whose_stage_it_is() -> None:
 
 
 def test_the_json_has_all_of_it_and_is_not_cut(run: Run) -> None:
-    done = CliRunner().invoke(application("report"), ["report", run.path, "--json"])
+    done = CliRunner().invoke(build_application("report"), ["report", run.path, "--json"])
     document = json.loads(done.stdout)
 
     for key in ("critical_path", "held_up_by", "tails", "throughput", "resharding", "stragglers", "what_if"):
@@ -235,7 +235,7 @@ def test_a_split_that_is_asked_for_is_told_first_also_where_it_costs(tmp_path: P
         (["--trainers", "6", "--rollouts", "2"], "6 trainers and 2 rollouts: "), (["--rollouts", "3"], "3 rollouts: "),
         (["--rollouts", "2"], "4 trainers and 2 rollouts: "),  # and not 6 and 2, to which others would be moved
     ):  # fmt: skip
-        shown = CliRunner().invoke(application("report"), ["report", str(path), *asked], env={"COLUMNS": "300"})
+        shown = CliRunner().invoke(build_application("report"), ["report", str(path), *asked], env={"COLUMNS": "300"})
 
         (line,) = [line for line in shown.stdout.splitlines() if line.startswith("  what if")]
         assert words in line.partition(";")[0]
@@ -259,7 +259,7 @@ def test_the_sample_that_went_on_alone_longest_is_told_also_of_a_single_rank(tmp
     assert words_of(summary)["samples"] == (
         "one of rank 5 in step 2 went on alone longest, for 42.0 ms of the 60.0 ms that it took"
     )
-    page = writing.made(opened, summary, tmp_path)
+    page = writing.make_page(opened, summary, tmp_path)
     assert "Single samples that went on alone" in page
 
 

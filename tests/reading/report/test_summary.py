@@ -15,7 +15,7 @@ pytest.importorskip("rich")
 from builders.shown_report import printed
 
 from mstxkit.reading.page import sections
-from mstxkit.reading.report.choice import parsed
+from mstxkit.reading.report.choice import read_choice
 from mstxkit.reading.report.summary import is_something_wrong, summarise
 from mstxkit.reading.run import open_run
 
@@ -64,7 +64,7 @@ def test_one_rank_alone_is_not_the_slowest(run: Path) -> None:
 def test_a_single_step_can_be_asked_for(run: Path) -> None:
     ProcessFiles(run).seal(bank_of(1, 2, 3))
 
-    summary = summarise(open_run(run), parsed(steps="1"))
+    summary = summarise(open_run(run), read_choice(steps="1"))
 
     assert (summary["first_step"], summary["last_step"]) == (0, 2)
     assert summary["stages"][0]["total_ns"] == 2 * MILLISECOND
@@ -227,5 +227,5 @@ def test_ranks_of_which_nothing_is_here_are_named_where_all_say_how_many_there_a
 
     assert summary["missing_ranks"] == missing
     assert (f"nothing is here: {missing};" in printed(summary)) == bool(missing)
-    assert (f"nothing is here: {missing};" in sections.health(summary, {})) == bool(missing)
+    assert (f"nothing is here: {missing};" in sections.show_health(summary, {})) == bool(missing)
     assert not is_something_wrong(summary)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mstxkit.reading.report.units import duration, ranks_in_words, share_over, size
+from mstxkit.reading.report.units import ranks_in_words, share_over, write_duration, write_size
 
 
 @pytest.mark.parametrize(
@@ -17,14 +17,14 @@ from mstxkit.reading.report.units import duration, ranks_in_words, share_over, s
     ],
 )  # fmt: skip
 def test_durations(ns: int, shown: str) -> None:
-    assert duration(ns) == shown
+    assert write_duration(ns) == shown
 
 
 @pytest.mark.parametrize(
     ("count", "shown"), [(0, "0 B"), (1023, "1023 B"), (1 << 20, "1.00 MiB"), (3 << 30, "3.00 GiB")]
 )
 def test_sizes(count: int, shown: str) -> None:
-    assert size(count) == shown
+    assert write_size(count) == shown
 
 
 def test_shares() -> None:

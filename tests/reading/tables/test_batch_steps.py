@@ -15,7 +15,7 @@ pl = pytest.importorskip("polars")
 
 from mstxkit.judging.controller import Controller  # noqa: E402
 from mstxkit.judging.evidence import MEET, TAKE  # noqa: E402
-from mstxkit.reading.report.units import spans  # noqa: E402
+from mstxkit.reading.report.units import write_spans  # noqa: E402
 from mstxkit.reading.run import open_run  # noqa: E402
 from mstxkit.reading.tables import batch_steps, lateness  # noqa: E402
 from mstxkit.store import batches, layout  # noqa: E402
@@ -44,7 +44,7 @@ def hand_over(run: Path, late_rank: int, late_ns: int, ringed: range = RINGED) -
             sections.append((batches.COLLECTIVES, rank, b"".join(row.pack() for row in entries)))
     folder = run / layout.SUMMARIES
     folder.mkdir()
-    (folder / f"h-00{layout.SUMMARIES_SUFFIX}").write_bytes(batches.encode(head, sections))
+    (folder / f"h-00{layout.SUMMARIES_SUFFIX}").write_bytes(batches.encode_batch(head, sections))
 
 
 def test_in_the_steps_of_a_ring_it_tells_who_is_late_behind_the_barrier(tmp_path: Path) -> None:
@@ -72,7 +72,7 @@ def test_the_ranks_of_a_group_are_put_into_words_once_and_not_for_each_of_them(
 
     def counted(ranks: Iterable[int]) -> str:
         said.append(ranks)
-        return spans(ranks)
+        return write_spans(ranks)
 
     monkeypatch.setattr(lateness, "spans", counted)
     table = open_run(run).lateness()
@@ -128,7 +128,7 @@ def test_what_is_taken_does_not_stand_for_collectives_and_is_there_for_who_judge
         role_step(number, ("actor_update",), [[0.0]] * 2, [[1.0]] * 2, collectives=of)
         for number, of in enumerate((met, both, taken))
     ]
-    found = {are_taking: batch_steps.only(steps, are_taking) for are_taking in (False, True)}
+    found = {are_taking: batch_steps.pick_waits(steps, are_taking) for are_taking in (False, True)}
 
     assert {of: [step.step for step in kept] for of, kept in found.items()} == {False: [0, 1], True: [1, 2]}
     assert all(step.collectives is not None and len(step.collectives.member) == 1 for step in found[True])

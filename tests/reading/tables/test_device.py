@@ -27,7 +27,7 @@ def run(tmp_path: Path) -> Path:
 
 
 def imported(run: Path, file: Path) -> None:
-    sources, opened = _places.sources([file], []), open_run(run)
+    sources, opened = _places.find_files([file], []), open_run(run)
     for source, made in zip(sources, _importing.import_all(opened.files, sources, lambda _: None)):
         assert not _importing.try_to_keep(run, opened.id, source, made)
 
@@ -53,7 +53,7 @@ def test_a_profile_that_is_written_while_it_is_read_is_read_again(run: Path) -> 
         (run / "new.json").write_bytes(whole)
         os.replace(run / "new.json", file)
 
-    sources, opened = _places.sources([file], []), open_run(run)
+    sources, opened = _places.find_files([file], []), open_run(run)
     (made,) = _importing.import_all(opened.files, sources, finished)
     assert not _importing.try_to_keep(run, opened.id, sources[0], made)
 
@@ -141,7 +141,7 @@ def test_a_run_that_cannot_be_written_is_joined_all_the_same(run: Path, monkeypa
     def refuse(*_: object) -> None:
         raise OSError(30, "Read-only file system")
 
-    monkeypatch.setattr(_kept, "write", refuse)
+    monkeypatch.setattr(_kept, "keep_rows", refuse)
 
     assert open_run(run).device().height == 12
     assert not (run / "imports").exists()

@@ -44,7 +44,7 @@ def test_the_bound_holds_where_ends_lie_no_farther_apart_than_a_collective_takes
     skew_ns = {rank: round(share * rank / 3 * takes_ms * MS) for rank in LATE}
     ProfiledStep(tmp_path / "run", LATE).write(takes_ms=takes_ms, skew_ns=skew_ns)
 
-    (window,) = device_entries.windows(tmp_path / "run", RUN_ID)
+    (window,) = device_entries.find_windows(tmp_path / "run", RUN_ID)
     rows = lateness.of_device(window)
     assert [min(abs(row.late_ns - late * MS) for late in LATE[row.rank]) <= row.error_ns for row in rows] == [True] * 4
 

@@ -120,7 +120,7 @@ def test_a_session_that_is_being_stopped_is_still_running(run: Path) -> None:
 
 def test_a_cancelled_request_says_why(run: Path) -> None:
     request = left(run)
-    asking.cancel(run, request.id, "not needed")
+    asking.cancel_request(run, request.id, "not needed")
 
     assert (rows(run)[0]["state"], rows(run)[0]["reason"]) == ("cancelled", "not needed")
 
@@ -259,7 +259,7 @@ def test_whatever_values_files_hold_the_table_is_made(run: Path, seed: int) -> N
     dice = random.Random(seed)
     request = left(run, ranks="all", stage=["actor_generate", "actor_update"])
     left(run, ranks="suspect+peer", suspects=(1, 2))
-    asking.cancel(run, request.id)
+    asking.cancel_request(run, request.id)
     say(run, 1, Report(request.id, 1, "done", first_step=1, last_step=2, recorded_steps=(1, 2)))
     files = [session(run, request.id) / "session.json", run / "control/requests.json", run / "control/acks/rank1.json"]
     for path in files:

@@ -13,7 +13,7 @@ from builders.run_files import BankFiles, ProcessFiles, anchor, new_run
 pytest.importorskip("numpy")
 pl = pytest.importorskip("polars")
 
-from mstxkit.reading.report.units import spans  # noqa: E402
+from mstxkit.reading.report.units import write_spans  # noqa: E402
 from mstxkit.reading.run import open_run  # noqa: E402
 
 
@@ -49,7 +49,7 @@ def test_it_is_of_the_ranks_that_are_read(tmp_path: Path) -> None:
 
 
 def test_ranks_are_written_as_spans() -> None:
-    assert [spans(ranks) for ranks in ([], [3], [2, 0, 3, 4, 7], [1, 1])] == ["", "3", "0,2-4,7", "1"]
+    assert [write_spans(ranks) for ranks in ([], [3], [2, 0, 3, 4, 7], [1, 1])] == ["", "3", "0,2-4,7", "1"]
 
 
 def test_it_is_what_each_rank_was_delayed_by_within_the_bound_of_the_clocks(tmp_path: Path) -> None:

@@ -174,7 +174,7 @@ def test_work_has_the_time_of_one_of_it(tmp_path: Path) -> None:
 
 
 def test_the_middle_of_two_is_the_faster_one() -> None:
-    assert [stages.middle(count) for count in (1, 2, 3, 4, 5)] == [0, 1, 1, 2, 2]
+    assert [stages.find_middle(count) for count in (1, 2, 3, 4, 5)] == [0, 1, 1, 2, 2]
 
 
 def test_endings_name_the_innermost_range_of_each_track_the_latest_first(tmp_path: Path) -> None:
@@ -187,6 +187,8 @@ def test_endings_name_the_innermost_range_of_each_track_the_latest_first(tmp_pat
     ProcessFiles(run, 2, rank=1).seal(inside=inside, ended="exit")
     opened = open_run(run)
 
-    table = stages.endings(opened.processes(), opened.open_ranges()).select("row", "name", "track", "step", "open_ns")
+    table = stages.find_endings(opened.processes(), opened.open_ranges()).select(
+        "row", "name", "track", "step", "open_ns"
+    )
 
     assert table.rows() == [(0, "other", 1, 4, 20_000_000_000 - 300), (0, "inner", 0, 4, 20_000_000_000 - 200)]

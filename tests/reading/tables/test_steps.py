@@ -24,25 +24,28 @@ def spans(*rows: tuple[int, int, int, int]) -> Any:
 def test_a_step_lasts_until_the_next_one_and_the_last_until_its_last_range_ends() -> None:
     rows = spans((0, 0, 0, 8), (0, 1, 10, 15), (1, 0, 5, 9), (0, 2, 30, 37))
 
-    assert range_sums.periods(rows, ["ended"] * 2).rows() == [(0, 0, 10), (0, 1, 20), (0, 2, 7), (1, 0, 4)]
+    assert range_sums.measure_periods(rows, ["ended"] * 2).rows() == [(0, 0, 10), (0, 1, 20), (0, 2, 7), (1, 0, 4)]
 
 
 def test_where_numbers_are_missing_a_step_lasts_as_long_as_its_ranges() -> None:
-    assert range_sums.periods(spans((0, 0, 0, 8), (0, 10, 900, 905)), ["ended"])["period_ns"].to_list() == [8, 5]
+    assert range_sums.measure_periods(spans((0, 0, 0, 8), (0, 10, 900, 905)), ["ended"])["period_ns"].to_list() == [
+        8,
+        5,
+    ]
 
 
 @pytest.mark.parametrize("state", ["running", "killed", "left", "lost"])
 def test_a_last_step_that_may_not_be_over_is_left_out_unless_it_is_the_only_one(state: str) -> None:
     rows = spans((0, 0, 0, 8), (0, 1, 10, 11), (1, 5, 0, 3))
 
-    assert range_sums.periods(rows, [state] * 2).rows() == [(0, 0, 10), (1, 5, 3)]
+    assert range_sums.measure_periods(rows, [state] * 2).rows() == [(0, 0, 10), (1, 5, 3)]
 
 
 def test_processes_with_few_steps_are_no_measure_of_a_step() -> None:
     rows = spans(*((0, n, 10 * n, 10 * n + 9) for n in range(4)), *((1, n, 20 * n, 20 * n + 9) for n in range(2)))
     rare = spans((2, 0, 0, 1))
 
-    assert range_sums.by_process(range_sums.periods(pl.concat([rows, rare]), ["ended"] * 3)).rows() == [
+    assert range_sums.by_process(range_sums.measure_periods(pl.concat([rows, rare]), ["ended"] * 3)).rows() == [
         (1, 2, 14.5),
         (0, 4, 9.75),
     ]
@@ -56,9 +59,9 @@ def test_a_share_is_of_the_time_of_all_steps_of_the_process(tmp_path: Path) -> N
     run = new_run(tmp_path / "run")
     ProcessFiles(run).seal(bank)
     opened = open_run(run)
-    periods = range_sums.periods(range_sums.of_ranges(opened.files, pl.lit(True)).spans, ["ended"])
+    periods = range_sums.measure_periods(range_sums.of_ranges(opened.files, pl.lit(True)).spans, ["ended"])
 
-    (share,) = range_sums.shares(stages.by_step(opened.occurrences()), periods).rows()
+    (share,) = range_sums.measure_shares(stages.by_step(opened.occurrences()), periods).rows()
 
     assert share == ("save", 0, 50 / 400)
 
@@ -76,7 +79,7 @@ def test_the_first_step_begins_when_it_was_said_where_that_is_known(tmp_path: Pa
     opened = open_run(run)
     spans = range_sums.of_ranges(opened.files, pl.lit(True)).spans
 
-    assert range_sums.periods(spans, ["ended"], opened.files.processes)["period_ns"].to_list()[:2] == [
+    assert range_sums.measure_periods(spans, ["ended"], opened.files.processes)["period_ns"].to_list()[:2] == [
         200 - began_ns,
         100,
     ]

@@ -287,7 +287,7 @@ def test_a_sample_that_goes_on_alone_is_the_last_of_its_process() -> None:
         "start_ns": [0, 0, 5, 0], "duration_ns": [10, 40, 10, 9], "tokens": [1.0, 4.0, 1.0, None],
     })  # fmt: skip
 
-    table = tails.samples(rows)
+    table = tails.list_samples(rows)
 
     assert table.select("duration_ns", "alone_ns", "is_last").rows() == [(40, 25, True), (10, 0, False), (10, 0, False)]
 
@@ -306,14 +306,17 @@ def occurrences(*spans: tuple[int, int, float | None], steps: int = 4) -> pl.Dat
 def test_a_stage_that_encloses_the_samples_is_none_of_them(tokens: float | None) -> None:
     inside = (1, 10, 1.0), (3, 40, 4.0), (5, 15, 1.0)
 
-    enclosed, alone = tails.samples(occurrences((0, 45, tokens), *inside)), tails.samples(occurrences(*inside))
+    enclosed, alone = (
+        tails.list_samples(occurrences((0, 45, tokens), *inside)),
+        tails.list_samples(occurrences(*inside)),
+    )
 
     assert enclosed.rows() == alone.rows()
     assert enclosed.filter("is_last").select("duration_ns", "alone_ns", "samples").unique().rows() == [(37, 25, 3)]
 
 
 def test_each_of_several_rounds_of_a_step_may_enclose_its_samples() -> None:
-    table = tails.samples(occurrences((0, 20, None), (1, 19, 9.0), (2, 8, 2.0), (30, 50, None), (31, 49, 3.0)))
+    table = tails.list_samples(occurrences((0, 20, None), (1, 19, 9.0), (2, 8, 2.0), (30, 50, None), (31, 49, 3.0)))
 
     assert sorted(table["duration_ns"].unique()) == [6, 18]
     assert table["samples"].unique().to_list() == [3]
@@ -322,13 +325,13 @@ def test_each_of_several_rounds_of_a_step_may_enclose_its_samples() -> None:
 def test_a_long_sample_that_holds_the_others_now_and_then_stays_a_sample() -> None:
     held, beside = occurrences((0, 40, None), (1, 10, None), (5, 15, None)), occurrences((0, 9, None), (5, 15, None))
 
-    table = tails.samples(pl.concat([held.filter(pl.col("step") < 2), beside.filter(pl.col("step") >= 2)]))
+    table = tails.list_samples(pl.concat([held.filter(pl.col("step") < 2), beside.filter(pl.col("step") >= 2)]))
 
     assert table.filter("is_last").select("step", "duration_ns").rows() == [(0, 40), (1, 40), (2, 10), (3, 10)]
 
 
 def test_a_sample_with_fewer_tokens_than_those_that_it_holds_encloses_nothing() -> None:
-    table = tails.samples(occurrences((0, 40, 4.0), (1, 10, 3.0), (5, 15, 2.0)))
+    table = tails.list_samples(occurrences((0, 40, 4.0), (1, 10, 3.0), (5, 15, 2.0)))
 
     assert table.filter("is_last")["duration_ns"].unique().to_list() == [40]
 

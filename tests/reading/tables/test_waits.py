@@ -13,7 +13,7 @@ pl = pytest.importorskip("polars")
 
 from mstxkit.errors import ReadError  # noqa: E402
 from mstxkit.reading.run import Run, open_run  # noqa: E402
-from mstxkit.reading.suspects import suspicion  # noqa: E402
+from mstxkit.reading.suspects import find_slowest  # noqa: E402
 from mstxkit.reading.tables import waits  # noqa: E402
 
 FIGURES = (
@@ -129,7 +129,7 @@ def test_a_controller_that_waits_is_never_suspected(tmp_path: Path) -> None:
     driver = wait(BankFiles(), 0, 1_000, step=0)
     run = run_of(tmp_path, driver, *(work(BankFiles(), 0, 10 + rank, step=0) for rank in range(2)), rank=7)
 
-    found = suspicion(run.stages(), {"actor_generate"})
+    found = find_slowest(run.stages(), {"actor_generate"})
     assert (found.suspect, found.peer, found.ranks) == (1, 0, 2)
 
 
@@ -137,7 +137,7 @@ def test_with_one_worker_nobody_is_suspected(tmp_path: Path) -> None:
     run = run_of(tmp_path, wait(BankFiles(), 0, 1_000, step=0), work(BankFiles(), 0, 10, step=0), rank=7)
 
     with pytest.raises(ReadError, match="fewer than two ranks"):
-        suspicion(run.stages(), {"actor_generate"})
+        find_slowest(run.stages(), {"actor_generate"})
 
 
 def test_other_ranges_tell_of_the_rest(tmp_path: Path) -> None:
@@ -146,7 +146,7 @@ def test_other_ranges_tell_of_the_rest(tmp_path: Path) -> None:
     first = work(BankFiles(), 40, 60).range("load", 10, 40).range("inner", 10, 40, depth=1)
     run = run_of(tmp_path, driver, first, BankFiles().range("load", 30, 70))
 
-    told = waits.meanwhile(run.files)[DRIVER, "gen"]
+    told = waits.measure_meanwhile(run.files)[DRIVER, "gen"]
 
     assert told == [{"name": "load", "ns": 40, "processes": 2}, {"name": "pack", "ns": 10, "processes": 1}]
 
@@ -155,7 +155,7 @@ def test_a_run_without_waits_has_an_empty_table_with_all_columns(tmp_path: Path)
     run = run_of(tmp_path, BankFiles(), work(BankFiles(), 0, 10))
 
     assert run.waits().columns == ["step", "stage", "process", "host", "pid", "role", *FIGURES[2:]]
-    assert run.waits().height == 0 and waits.meanwhile(run.files) == {}
+    assert run.waits().height == 0 and waits.measure_meanwhile(run.files) == {}
 
 
 def test_of_very_many_names_those_with_most_time_tell(tmp_path: Path) -> None:
@@ -164,6 +164,6 @@ def test_of_very_many_names_those_with_most_time_tell(tmp_path: Path) -> None:
         worker.range(f"load {number:02}", 100 * number, 100 * number + number + 1)
     run = run_of(tmp_path, wait(BankFiles(), 0, 3_000), worker)
 
-    names = [other["name"] for other in waits.meanwhile(run.files)[1, "gen"]]
+    names = [other["name"] for other in waits.measure_meanwhile(run.files)[1, "gen"]]
 
     assert names == [f"load {number:02}" for number in range(29, 9, -1)]

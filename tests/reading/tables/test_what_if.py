@@ -174,9 +174,9 @@ def test_a_tail_and_waiting_are_told_for_each_stage() -> None:
 def test_the_pace_of_an_async_job_is_that_of_its_slower_side_and_what_they_cannot_do_at_once_is_added() -> None:
     uses, makes = np.full(6, 3.0), np.full((6, 2), 2.0)
 
-    assert split.paced(uses, makes, ahead=1) == 3.0
-    assert split.paced(uses, makes * 2, ahead=1) == 4.0
-    assert split.paced(uses, makes, ahead=0) == 5.0
+    assert split.find_pace(uses, makes, ahead=1) == 3.0
+    assert split.find_pace(uses, makes * 2, ahead=1) == 4.0
+    assert split.find_pace(uses, makes, ahead=0) == 5.0
 
 
 # Numbers of which the job is recorded, batches that are begun ahead, and numbers that are asked for.
