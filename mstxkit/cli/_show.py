@@ -67,7 +67,7 @@ def as_json(fields: Mapping[str, Any]) -> None:
 
 
 @contextmanager
-def progress(what: str, total: float | None = None) -> Iterator[Advance]:
+def show_progress(what: str, total: float | None = None) -> Iterator[Advance]:
     """A bar on standard error shows how far `what` has come while the body runs; in a pipe, in a file and on a dumb
     terminal nothing does. It is gone when the body ends, however that is.
 

@@ -103,7 +103,7 @@ def compact_run(run: Path, hosts: Optional[list[str]], remove: bool, ray: bool) 
     from ..reading.dataset import compacting, on_ray
 
     try:
-        with _show.progress("Compacting", None if ray else 1.0) as advance:
+        with _show.show_progress("Compacting", None if ray else 1.0) as advance:
             return on_ray.compact_nodes(run, remove) if ray else compacting.compact_files(run, hosts, remove, advance)
     except OSError as exc:
         raise MstxkitError(f"{run} cannot be compacted: {exc.strerror or exc}") from exc

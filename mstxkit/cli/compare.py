@@ -48,7 +48,7 @@ def compare(
     wanted = read_choice(steps_before).steps, read_choice(steps_after).steps
     if after is None and None in wanted:
         raise typer.BadParameter("of one run two parts are compared: give --before and --after", param_hint="B")
-    with _show.progress("Comparing"):
+    with _show.show_progress("Comparing"):
         first = open_run(before)
         second = first if after is None else open_run(after)
         comparison = comparing.compare_sides(side_of(first, wanted[0]), side_of(second, wanted[1]))

@@ -62,12 +62,12 @@ def demo(
             slow_one = "none is slow" if slow is None else f"rank {slow} is made slow in {where}"
             trained = f"A small policy is trained with GRPO on {ranks} CPU ranks, {steps} steps; {slow_one}."
             typer.echo(f"{trained} Recorded into {folder}.")
-        with nullcontext() if verbose or json else _show.progress("Training"):
+        with nullcontext() if verbose or json else _show.show_progress("Training"):
             outcome = run_ranks(plan)
     except PlanError as exc:
         raise typer.BadParameter(str(exc)) from None
     opened = open_run(folder)
-    report = summary.summarise(opened)
+    report = summary.summarise_run(opened)
     page = Path(opened.path) / "report.html"
     writing.write_page(opened, report, page)
     if json:

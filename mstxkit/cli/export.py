@@ -65,7 +65,7 @@ def export(
     opened = open_part(run, steps, ranks, stages, since, until)
     target = output or Path(f"{run.resolve().name}{exporter.suffix}")
     with _output.write_whole(target, exporter.form == FOLDER) as draft:
-        with _show.progress("Exporting", opened.files.rows_at_most() * exporter.readings) as advance:
+        with _show.show_progress("Exporting", opened.files.rows_at_most() * exporter.readings) as advance:
             opened.files.on_rows = advance
             count = exporter.write_to(opened, draft, **options)
         check_found(count, opened, steps=steps, ranks=ranks, stages=stages, since=since, until=until)

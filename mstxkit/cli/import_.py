@@ -43,7 +43,7 @@ def import_(
     else:
         sources = [source for source, _ in device.own_profiles(opened.files, run, is_limited=False)]
     size = sum(source.size for source in sources)
-    with _show.progress("Importing", total=size) as advance:
+    with _show.show_progress("Importing", total=size) as advance:
         imported = _importing.import_all(opened.files, sources, advance, rank)
     for source, made in zip(sources, imported):
         if why := _importing.try_to_keep(run, opened.id, source, made):

@@ -63,13 +63,13 @@ def report(
     supposed = choice.read_supposed(trainers, rollouts, flops_per_token, peak_flops)
     if html is not None:
         _output.check_file(html)
-    with _show.progress("Reading"):
+    with _show.show_progress("Reading"):
         opened = open_run(run)
-        document = summary.summarise(opened, chosen, supposed)
+        document = summary.summarise_run(opened, chosen, supposed)
     if html is not None:
         from ..reading.page import writing
 
-        with _show.progress("Writing the page"):
+        with _show.show_progress("Writing the page"):
             writing.write_page(opened, document, html, chosen)
     if open:
         serve_page(run, opened, document, chosen, port, not no_browser)
@@ -94,7 +94,7 @@ def serve_page(
         signal.signal(number, signal.default_int_handler)
     with tempfile.TemporaryDirectory(prefix="mstxkit-page-") as folder:
         try:
-            showing = partial(_show.progress, "Writing the trace")
+            showing = partial(_show.show_progress, "Writing the trace")
             served = server.prepare_files(opened, page, pages.write_title(document), Path(folder), showing)
             with server.PageServer(served, port) as serving:
                 typer.echo(f"{document['headline']['verdict']}\n{serving.url}\nCtrl-C ends it.")

@@ -146,7 +146,7 @@ def _find_headline(sighting: Sighting, run: Path) -> dict[str, Any]:
     from . import _top_picture
 
     if sighting.by == Judges.OVER:
-        document = summary.summarise(open_run(run))
+        document = summary.summarise_run(open_run(run))
         return {key: document[key] for key in ("headline", "matters")}
     return headline.make_headline(_top_picture.account_of(sighting, str(run)))
 
@@ -216,11 +216,11 @@ def _judge_once(run: Path, run_id: str, json: bool) -> None:
     from ..reading.report import devices, headline, summary
     from ..reading.run import open_run
 
-    with _show.progress("Judging"):
+    with _show.show_progress("Judging"):
         judged.await_last_word(open_run(run).roles)
         sighting = Sight(run, run_id).look() if json else None
         seen = watching.judge_once(run, run_id)
-        document = summary.summarise(open_run(run))
+        document = summary.summarise_run(open_run(run))
     if document["judged"]["why_not"] and seen.last_step is not None:  # what it recorded is not here
         holding = [verdict.plain for verdict in seen.verdicts if not verdict.withdrawn]
         account = Account(str(run), no_verdict.judged_live(seen.judged_steps, True), holding)

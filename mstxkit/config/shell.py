@@ -13,7 +13,17 @@ import re
 from typing import Iterable, Mapping, NamedTuple
 
 from ..errors import ConfigError, Problem
-from .shell_commands import BranchChoice, Command, Doubt, Fork, Token, list_commands, plain, settle_forks, tokens
+from .shell_commands import (
+    BranchChoice,
+    Command,
+    Doubt,
+    Fork,
+    Token,
+    list_commands,
+    settle_forks,
+    split_tokens,
+    unquote_text,
+)
 
 # Stands between the words of two commands.
 END = ";"
@@ -42,7 +52,7 @@ def split_commands(
     Raises: ConfigError where a chosen line is in no branch.
     """
     forks: list[Fork] = []
-    all_commands = list_commands(tokens(text, line), forks)
+    all_commands = list_commands(split_tokens(text, line), forks)
     settle_forks(forks, chosen)
     reading = _Script(os.environ if environment is None else environment)
     for command in all_commands:
@@ -104,8 +114,8 @@ class _Script:
         held = self.variables.get(name) or (Word(self.environment[name]) if name in self.environment else None)
         if not name or held is None:
             return [self.expanded(token.text, token.line, forks)]
-        parts = [part for part in tokens(held.text, held.line or token.line) if not part.is_operator]
-        return [Word(plain(part.text), part.line, (*forks, *held.doubts)) for part in parts]
+        parts = [part for part in split_tokens(held.text, held.line or token.line) if not part.is_operator]
+        return [Word(unquote_text(part.text), part.line, (*forks, *held.doubts)) for part in parts]
 
     def expanded(self, text: str, line: int, doubts: tuple[Doubt | Fork, ...] = ()) -> Word:
         whole: list[Doubt | Fork] = list(doubts)
@@ -115,7 +125,7 @@ class _Script:
             whole.extend(word.doubts)
             return word.text
 
-        return Word(plain(_EXPANSION.sub(value, text)), line, tuple(whole))
+        return Word(unquote_text(_EXPANSION.sub(value, text)), line, tuple(whole))
 
     def value(self, match: re.Match[str], line: int) -> Word:
         name, how = match["name"] or match["braced"], match["how"] or ""

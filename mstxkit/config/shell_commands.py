@@ -44,7 +44,7 @@ class Token(NamedTuple):
     is_bare: bool = True  # no part of the word was quoted
 
 
-def tokens(text: str, line: int = 1) -> list[Token]:
+def split_tokens(text: str, line: int = 1) -> list[Token]:
     """All tokens of a script that begins in this line. What is not finished is read as far as it goes."""
     taking, position = _Taking(line), 0
     while position < len(text):
@@ -61,7 +61,7 @@ def tokens(text: str, line: int = 1) -> list[Token]:
     return taking.tokens
 
 
-def plain(text: str) -> str:
+def unquote_text(text: str) -> str:
     """A word's text after its variables have been replaced: what was quoted is as it was."""
     return text.replace(_PLAIN_DOLLAR, "$").replace(_PLAIN_BACKTICK, "`")
 
@@ -179,7 +179,7 @@ class Fork:
         if not self.has_else or len({arm.first for arm in self.open}) < len(self.open):
             choose = [*choose[:1], f"--branch not:{self.open[0].first}"] if len(choose) < 3 else choose
         why = f"what is configured depends on this condition: {held}; choose with {' or '.join(choose)}"
-        return Doubt(self.line, plain(" ".join(filter(None, (self.kind, *self.condition)))), why)
+        return Doubt(self.line, unquote_text(" ".join(filter(None, (self.kind, *self.condition)))), why)
 
     def choose(self, arm: Arm, is_taken: bool) -> None:
         """Settle it: one branch is taken and no other; or one is not, which leaves another."""

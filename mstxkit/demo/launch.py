@@ -147,7 +147,7 @@ def run_ranks(plan: DemoPlan) -> DemoOutcome:
         shutil.rmtree(meeting_place, ignore_errors=True)
     seconds, codes = time.monotonic() - started_s, tuple(process.returncode for process in ranks)
     escalated = read_escalated(plan.run) if plan.escalate else None
-    return DemoOutcome(plan, codes, learning(read_rewards(plan.run)), seconds, escalated, incident)
+    return DemoOutcome(plan, codes, measure_learning(read_rewards(plan.run)), seconds, escalated, incident)
 
 
 def incident_of(run: Path) -> Incident | None:
@@ -226,7 +226,7 @@ def end_all(ranks: list[subprocess.Popen[bytes]]) -> None:
         process.wait()
 
 
-def learning(rewards: Sequence[float]) -> Learning:
+def measure_learning(rewards: Sequence[float]) -> Learning:
     """Compare the mean of the last steps with that of the first."""
     count = min(MEAN_OVER_STEPS, len(rewards)) or 1
     return Learning(len(rewards), sum(rewards[:count]) / count, sum(rewards[-count:]) / count)

@@ -228,11 +228,11 @@ def _near_timeout(
         return False, "nobody waits for the only rank of a run"
     if backends and set(backends) <= {hccl.WITHOUT_HCCL}:
         return False, f"no HCCL where {hccl.WITHOUT_HCCL} is the profiler; the process group's own time-out holds there"
-    patience, first = _least({request.preset: pause_s or 0.0}, heard, shell)
+    patience, first = _find_least({request.preset: pause_s or 0.0}, heard, shell)
     if patience.seconds == math.inf:
         return False, f"collectives wait for ever: {patience.source}"
     waits = f"other ranks wait in collectives meanwhile, {patience.seconds:g} s at most ({patience.source}) and {first}"
-    bound = _bounded(request, patience, policy)
+    bound = _explain_bound(request, patience, policy)
     if pause_s is None:
         return None, f"{waits}; how long the stop takes is unknown{bound}"
     lengths_ns = [whole_number(s.get("end_ns")) - whole_number(s.get("start_ns")) for s in sessions
@@ -245,7 +245,7 @@ def _near_timeout(
     return bool(nearing), f"{waits}: {verdict}{bound}"
 
 
-def _bounded(request: Request, patience: hccl.Patience, policy: Policy) -> str:
+def _explain_bound(request: Request, patience: hccl.Patience, policy: Policy) -> str:
     """What the ranks do about it by themselves."""
     session_s, bound_s = request.limits.seconds_within(policy.session_s), patience.bound_s(request.preset)
     if not request.force and patience.refusal(request.preset):
@@ -258,7 +258,7 @@ def _bounded(request: Request, patience: hccl.Patience, policy: Policy) -> str:
     return f"; {ends} (--limit-s sets less, --force more)"
 
 
-def _least(
+def _find_least(
     pauses_s: Mapping[str | None, float], heard: Sequence[Heard], shell: Mapping[str, str]
 ) -> tuple[hccl.Patience, str]:
     """The patience of the one with the least of it, and that for a first connection in words."""

@@ -56,7 +56,7 @@ def live_folder(run_id: str, preferred: str | None, fallback: Callable[[], Path]
     return _usable_folder(fallback(), run_id)
 
 
-def allocated(path: Path, size_bytes: int, mode: int) -> int:
+def allocate_file(path: Path, size_bytes: int, mode: int) -> int:
     """A descriptor of a new file on tmpfs, whose space is really there. Raises OSError: it cannot be had."""
     space = os.statvfs(path.parent)
     if space.f_bavail * space.f_frsize < size_bytes + _RESERVE_BYTES:

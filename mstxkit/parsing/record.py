@@ -92,7 +92,7 @@ def _read_number(value: Any) -> float:
     return value if usable else 0
 
 
-def problem(kind: Kind, raw: Path, wanted: tuple[str, ...], log: Path | None) -> str:
+def find_problem(kind: Kind, raw: Path, wanted: tuple[str, ...], log: Path | None) -> str:
     """Why a parse is not to be relied on; "" if it is. It should have written what is wanted, as `kinds.exports_of`
     says; in the log is what the parser printed.
     """
@@ -105,19 +105,19 @@ def problem(kind: Kind, raw: Path, wanted: tuple[str, ...], log: Path | None) ->
         lacking = _tell_lacking(kind, output, export)
         if lacking:
             return _join_reasons(lacking, log)
-    failed = [line for line in errors(log) if _FAILED.search(line)]
+    failed = [line for line in find_errors(log) if _FAILED.search(line)]
     return _join_reasons("a part of it failed", log) if failed else ""
 
 
 def of_somebody_else(kind: Kind, raw: Path) -> ParseRecord | None:
     """A parse by the framework itself, which its configuration can ask for; None where there is no whole output."""
-    if problem(kind, raw, exports_of(kind, raw), None):
+    if find_problem(kind, raw, exports_of(kind, raw), None):
         return None
     note = "not by this command, which knows only that the output is there"
     return ParseRecord(PARSED, outputs=outputs_in(raw / OUTPUT), notes=(note,))
 
 
-def errors(log: Path | None) -> list[str]:
+def find_errors(log: Path | None) -> list[str]:
     """The errors that a parser printed, each once, without time and process."""
     tail = b""
     if log is not None:
@@ -129,7 +129,7 @@ def errors(log: Path | None) -> list[str]:
 
 
 def _join_reasons(what: str, log: Path | None) -> str:
-    return "; ".join([what, *errors(log)[:3]])
+    return "; ".join([what, *find_errors(log)[:3]])
 
 
 def _tell_lacking(kind: Kind, output: Path, export: str) -> str:

@@ -183,10 +183,10 @@ class _Parse:
         elif not problem:
             try:
                 exports = tuple(self._export.split(",")) if self._export else kinds.exports_of(self._kind, self._raw)
-                problem = record.problem(self._kind, self._raw, exports, self._log)
+                problem = record.find_problem(self._kind, self._raw, exports, self._log)
             except OSError as exc:
                 problem = f"its output cannot be read: {exc}"
-        notes = () if problem else tuple(record.errors(self._log)[:3])
+        notes = () if problem else tuple(record.find_errors(self._log)[:3])
         return self._keep_record(record.FAILED if problem else record.PARSED, problem, notes, answer["versions"])
 
     def interrupt(self) -> None:

@@ -98,7 +98,7 @@ def _of_live(each: theirs.Theirs, thread: int | None) -> Other | None:
     profiler = each.profiler()
     if profiler is None:
         return None
-    window = planned(profiler)
+    window = find_window(profiler)
     if window is not None and each.is_started:
         is_elsewhere = thread is not None and each.thread != thread and window.begins_in == 1
         return _describe_window(each.who, window._replace(begins_in=0) if is_elsewhere else window, each)
@@ -232,7 +232,7 @@ class StepWindow(NamedTuple):
         return f"step {first}" if last == first else f"steps {first} to {last}"
 
 
-def planned(profiler: Any) -> StepWindow | None:
+def find_window(profiler: Any) -> StepWindow | None:
     """The one that is on, else the next one; None where there is none, or none that can be known before."""
     schedule, step = profiler.schedule, profiler.step_num
     is_on = _is_on(profiler.current_action)

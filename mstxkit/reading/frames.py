@@ -212,7 +212,7 @@ _KINDS = {
 }
 
 
-def schema(columns: str, **others: Any) -> dict[str, Any]:
+def make_schema(columns: str, **others: Any) -> dict[str, Any]:
     """The types of these columns, in their order; `others`: of those whose name says something else there."""
     kinds = {
         column: [kind for kind, names in _KINDS.items() if re.fullmatch(names, column)] for column in columns.split()
@@ -220,21 +220,21 @@ def schema(columns: str, **others: Any) -> dict[str, Any]:
     return {column: others.get(column, (*kind, pl.String)[0]) for column, kind in kinds.items()}
 
 
-PATCH_SCHEMA = schema(
+PATCH_SCHEMA = make_schema(
     "process rank host pid role framework path state reason detail tier version calls", process=pl.UInt32
 )
-PROCESS_SCHEMA = schema(
+PROCESS_SCHEMA = make_schema(
     "rank host pid role part world_size start_ns last_seen_ns native dropped coalesced faults clock_error_ns "
     "own_cost_ratio state evicted slots_overflowed under label place attributes_lost names_capped texts_cut clock "
     "process ending attempt versions"
 )
-ESCALATION_SCHEMA = schema("request stage rank state first_step last_step start_ns end_ns preset folder reason")
-PROFILE_SCHEMA = schema("request stage step rank host state place bytes start_ns end_ns preset folder reason")
-VERDICT_SCHEMA = schema(
+ESCALATION_SCHEMA = make_schema("request stage rank state first_step last_step start_ns end_ns preset folder reason")
+PROFILE_SCHEMA = make_schema("request stage step rank host state place bytes start_ns end_ns preset folder reason")
+VERDICT_SCHEMA = make_schema(
     "time_ns step kind stage rank role since_step impact_ratio coverage_ratio confidence waits_for evidence next "
     "request recurrence_ratio group withdrawn no_request",
     group=pl.List(pl.Int32),
 )
-INCIDENT_SCHEMA = schema("incident time_ns kind stage range rank role since_ns waits_for reports page reason")
-LATENESS_SCHEMA = schema("step group rank stage late_ns error_ns source role")
-TRACK_SCHEMA = schema("process rank host pid track thread is_task name is_shared", process=pl.UInt32)
+INCIDENT_SCHEMA = make_schema("incident time_ns kind stage range rank role since_ns waits_for reports page reason")
+LATENESS_SCHEMA = make_schema("step group rank stage late_ns error_ns source role")
+TRACK_SCHEMA = make_schema("process rank host pid track thread is_task name is_shared", process=pl.UInt32)

@@ -136,7 +136,7 @@ def _write_pointer(file: Path, path: Path, who: dict[str, Any]) -> None:
 
 
 def _allocate_and_map(path: Path, size: int) -> mmap.mmap:
-    with documents.close_after(folders.allocated(path, size, documents.FILE_MODE)) as descriptor:
+    with documents.close_after(folders.allocate_file(path, size, documents.FILE_MODE)) as descriptor:
         try:
             return mmap.mmap(descriptor, size, mmap.MAP_SHARED)
         except BaseException:

@@ -33,7 +33,7 @@ class Balanced(NamedTuple):
     forget_all: Callable[[], None]  # let none of them be ended in the tool any more: for a forked child
 
 
-def balanced(calls: Calls) -> Balanced:
+def balance_calls(calls: Calls) -> Balanced:
     """Wrap a tool's calls. A token that is None or 0 says that nothing was begun.
 
     Hot path: closures, no attribute lookups; dict operations that are atomic, no lock.
@@ -98,7 +98,7 @@ class MstxSession(SinkSession):
     def start(self, calls: Calls) -> None:
         """Send ranges through `calls` from now on."""
         cann.give_way(self._framework)
-        self._balanced = balanced(calls)
+        self._balanced = balance_calls(calls)
         self.send(*self._balanced.calls)
 
     def stop(self, *_: object) -> None:

@@ -217,7 +217,7 @@ class SummaryRing:
 
     def _make_file(self) -> int:
         size = ROWS_AT + self.capacity * self._kind.row_bytes
-        descriptor = folders.allocated(self.path, size, documents.FILE_MODE)
+        descriptor = folders.allocate_file(self.path, size, documents.FILE_MODE)
         try:
             nonce = os.urandom(8)
             os.pwrite(descriptor, _HEAD.pack(self._kind.magic, VERSION, self.capacity, 0, 0, 0, 0, nonce), 0)

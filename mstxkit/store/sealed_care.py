@@ -156,9 +156,9 @@ def _tidied_here(care: SealedCare, ledger: _Ledger, moved: Moved) -> None:
         # What of a process is in the run is newer than nothing that is here.
         ledger.remove(too_old(here, care.before_ns(), writers.may_write, layout.newest_of_each(names)))
         for process in sorted({layout.sealed_process(name) for name in moved.names}):
-            ledger.remove(beyond(_of_process(care, process), care.quota_bytes))
+            ledger.remove(find_beyond(_of_process(care, process), care.quota_bytes))
     if care.host_bytes:
-        ledger.remove(beyond(_list_sealed(care, care.folders, f"{identity.name_host()}-"), care.host_bytes))
+        ledger.remove(find_beyond(_list_sealed(care, care.folders, f"{identity.name_host()}-"), care.host_bytes))
 
 
 def _of_process(care: SealedCare, process: str) -> list[SealedFile]:
@@ -193,7 +193,7 @@ def _tidied_as_a_whole(care: SealedCare) -> None:
                 writers = Writers(care.run, care.live)
                 old = too_old(files, care.before_ns(), writers.may_write, newest)
                 ledger.remove(old)
-                ledger.remove(beyond([file for file in files if file not in old], care.run_bytes))
+                ledger.remove(find_beyond([file for file in files if file not in old], care.run_bytes))
                 ledger.say()
     except (FileNotFoundError, MstxkitError):
         pass  # the run is gone, or another host is at it
@@ -238,7 +238,7 @@ class Writers:
         return process in self._announced
 
 
-def finished(names: list[str], writers: Writers) -> list[str]:
+def pick_finished(names: list[str], writers: Writers) -> list[str]:
     """Of all sealed files in a place those to which nobody will write any more, oldest of a process first.
     Raises OSError: it cannot be told.
     """
@@ -252,9 +252,9 @@ def move_all(place: Path, run: Path, writers: Writers, pace: Pace) -> Moved:
     moved: list[str] = []
     problem = ""
     try:
-        for name in finished(sealed_place.names_in(place), writers):
+        for name in pick_finished(sealed_place.names_in(place), writers):
             try:
-                move(place, run / layout.SEALED, name, pace)
+                move_file(place, run / layout.SEALED, name, pace)
                 moved.append(name)
             except MstxkitError as exc:
                 problem = str(exc)
@@ -263,7 +263,7 @@ def move_all(place: Path, run: Path, writers: Writers, pace: Pace) -> Moved:
     return Moved(moved, problem)
 
 
-def move(place: Path, sealed: Path, name: str, pace: Pace) -> None:
+def move_file(place: Path, sealed: Path, name: str, pace: Pace) -> None:
     """Move one file, from whatever state it is in.
     Raises OSError, MstxkitError: it cannot be; then it is where it was, or claimed.
     """
@@ -291,7 +291,7 @@ class SealedFile(NamedTuple):
     mtime_ns: int
 
 
-def beyond(files: Iterable[SealedFile], limit_bytes: int) -> list[SealedFile]:
+def find_beyond(files: Iterable[SealedFile], limit_bytes: int) -> list[SealedFile]:
     """What is to go so that no more than so many bytes are left, where that can be had; 0: no limit."""
     files = list(files)
     newest = layout.newest_of_each([file.name for file in files])

@@ -31,7 +31,7 @@ class OwnDisk:
     def __init__(self, setting: str, run: Path, run_id: str) -> None:
         disk = local_place.given_in(setting, "sealed")
         assert disk is not None
-        self._disk, self._run, self._run_id, self.place = disk, run, run_id, made(disk, run_id)
+        self._disk, self._run, self._run_id, self.place = disk, run, run_id, make_own_folder(disk, run_id)
 
     def announce(self) -> None:
         """Before anything is there, the run says that there may be. Raises OSError, CaptureError: it cannot."""
@@ -39,10 +39,10 @@ class OwnDisk:
 
     def put_back(self) -> None:
         """Somebody has removed the folder. Raises SettingError as before."""
-        made(self._disk, self._run_id)
+        make_own_folder(self._disk, self._run_id)
 
 
-def made(disk: Path, run_id: str) -> Path:
+def make_own_folder(disk: Path, run_id: str) -> Path:
     """The folder of this run and host on a disk, a folder that `sealed=` names, made where it is missing.
     Raises SettingError: it cannot be had.
     """

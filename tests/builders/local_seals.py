@@ -28,7 +28,7 @@ class SealedPlace:
         (folder / "disk").mkdir()
         self.live = folder / "live"
         self.live.mkdir()
-        self.here = sealed_place.made(folder / "disk", self.run_id)
+        self.here = sealed_place.make_own_folder(folder / "disk", self.run_id)
         care_record.announce_place(self.run, self.run_id, self.here, str(sealed_place.token_of(self.here)))
 
     @property

@@ -19,7 +19,7 @@ OPTIONS = {"color_scheme": "light", "viewport": {"width": 1280, "height": 900}}
 def written(run: Path, *of_job: Any, **more: Any) -> Path:
     """The page of a run of a simulated job, as `recorded_job` makes it; beside it."""
     opened, page = open_run(recorded_job(run, *of_job, **more)), run.with_name("page.html")
-    writing.write_page(opened, summaries.summarise(opened), page)
+    writing.write_page(opened, summaries.summarise_run(opened), page)
     return page
 
 

@@ -39,7 +39,7 @@ def count_walks() -> str:
         run, job = recorded_job(Path(folder) / "run", JobShape(ranks=2), steps=40), run_of(Path(folder) / "job")
         walks: dict[str, Callable[[], object]] = {
             "`open_run(run).ranges()` of two ranks": lambda: mstxkit.open_run(run).ranges(),
-            "`mstxkit report` of the same run": lambda: summary.summarise(mstxkit.open_run(run)),
+            "`mstxkit report` of the same run": lambda: summary.summarise_run(mstxkit.open_run(run)),
             "`mstxkit escalate`, in the shell": lambda: _ask(job),
         }
         rows = [f"| {name} | {len(modules_of(walk))} |\n" for name, walk in walks.items()]

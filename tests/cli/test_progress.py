@@ -77,7 +77,7 @@ def test_comparing_shows_a_bar_on_a_terminal(tmp_path: Path) -> None:
 
 
 def test_errors_pass_through_a_bar() -> None:
-    with pytest.raises(ZeroDivisionError), _show.progress("Counting") as advance:
+    with pytest.raises(ZeroDivisionError), _show.show_progress("Counting") as advance:
         advance(1 / 0)
 
 

@@ -6,18 +6,18 @@ from pathlib import Path
 
 import pytest
 
-from mstxkit.demo.launch import CURVE, learning, read_rewards
+from mstxkit.demo.launch import CURVE, measure_learning, read_rewards
 
 
 def test_the_last_steps_are_compared_with_the_first() -> None:
-    figures = learning([0.1] * 5 + [0.3] * 20 + [0.5] * 5)
+    figures = measure_learning([0.1] * 5 + [0.3] * 20 + [0.5] * 5)
 
     assert (figures.steps, figures.first_reward, figures.final_reward) == pytest.approx((30, 0.1, 0.5))
     assert figures.ratio == pytest.approx(5.0)
 
 
 def test_a_run_without_a_finished_step_has_learnt_nothing(tmp_path: Path) -> None:
-    figures = learning(read_rewards(tmp_path))
+    figures = measure_learning(read_rewards(tmp_path))
 
     assert (figures.steps, figures.ratio) == (0, 0.0)
 

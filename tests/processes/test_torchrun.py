@@ -72,7 +72,7 @@ def torchrun(run: Path, tmp_path: Path, dying_attempts: int, restarts: int = 0) 
 def report_of(process: subprocess.Popen[str], run: Path) -> dict[str, Any]:
     out, _ = process.communicate(timeout=120)
     assert list((run / "live").iterdir()) == [], out
-    return summary.summarise(mstxkit.open_run(run))
+    return summary.summarise_run(mstxkit.open_run(run))
 
 
 def test_the_rank_that_died_is_named_and_the_others_left(run: Path, tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from builders.threads import elsewhere
 
 from mstxkit import faults
 from mstxkit.profiling import others, theirs
-from mstxkit.profiling.others import StepWindow, planned
+from mstxkit.profiling.others import StepWindow, find_window
 
 AUTOGRAD, PROFILER = "torch.autograd.profiler", "torch.profiler.profiler"
 
@@ -97,7 +97,7 @@ def test_a_schedule_tells_its_window(schedule: Any, steps: int, window: StepWind
     for _ in range(steps):
         profiler.step()
 
-    assert planned(profiler) == window
+    assert find_window(profiler) == window
 
 
 @pytest.mark.parametrize(
@@ -123,7 +123,7 @@ def test_a_schedule_of_a_users_own_is_not_asked_about_later_steps() -> None:
         asked.append(step)
         return Action.NONE
 
-    assert planned(Profile(own)) is None
+    assert find_window(Profile(own)) is None
     assert asked == [0]
 
 

@@ -28,12 +28,12 @@ def test_at_a_normal_end_all_is_sealed_and_nothing_is_wrong(tmp_path: Path) -> N
     assert endings[("ended", None)] >= 1, "the driver; Ray lets a worker end by itself where it is quick enough"
     assert endings[("ended", None)] + endings[("left", "with the job")] == 4
     assert job.names() == {"actor_generate": 3}
-    assert not summary.is_something_wrong(summary.summarise(mstxkit.open_run(job.run)))
+    assert not summary.is_something_wrong(summary.summarise_run(mstxkit.open_run(job.run)))
 
 
 def test_an_actor_that_died_is_named_and_the_others_left(tmp_path: Path) -> None:
     job = ray_jobs.run_driver("ends", tmp_path / "run", "dies", collects=False)
-    report = summary.summarise(mstxkit.open_run(job.run))
+    report = summary.summarise_run(mstxkit.open_run(job.run))
 
     assert job.code == 1
     assert list((job.run / "live").iterdir()) == []

@@ -22,9 +22,9 @@ def job(tmp_path_factory: pytest.TempPathFactory) -> ray_jobs.Job:
 
 
 def summary_of(job: ray_jobs.Job) -> dict[str, Any]:
-    from mstxkit.reading.report.summary import summarise
+    from mstxkit.reading.report.summary import summarise_run
 
-    return summarise(mstxkit.open_run(job.run))
+    return summarise_run(mstxkit.open_run(job.run))
 
 
 def test_what_it_waits_for_is_the_drivers_and_no_ranks(job: ray_jobs.Job) -> None:

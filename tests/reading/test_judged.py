@@ -12,7 +12,7 @@ pytest.importorskip("numpy")
 pytest.importorskip("polars")
 
 from mstxkit.reading import judged
-from mstxkit.reading.report.summary import summarise
+from mstxkit.reading.report.summary import summarise_run
 from mstxkit.reading.run import open_run
 
 
@@ -34,7 +34,7 @@ def test_where_all_verdicts_are_withdrawn_nobody_is_blamed(tmp_path: Path) -> No
     say(run, recovered)
 
     assert judged.of_run(open_run(run).roles) == judged.JobVerdicts(judged.JOB, withdrawn=(recovered,))
-    assert summarise(open_run(run))["judged"]["hiding"] == ["actor_update"]
+    assert summarise_run(open_run(run))["judged"]["hiding"] == ["actor_update"]
 
 
 def test_a_rank_that_recovered_is_blamed_no_more_but_told_of(tmp_path: Path) -> None:
@@ -81,7 +81,7 @@ def test_tables_alone_blame_nobody_where_a_barrier_hides_it_or_all_is_well(tmp_p
 
     assert judgement.by == judged.TABLES
     assert [said for said in judgement.blaming if said.rank is not None] == []
-    assert summarise(open_run(run))["judged"]["hiding"] == ["actor_update"]
+    assert summarise_run(open_run(run))["judged"]["hiding"] == ["actor_update"]
 
 
 @pytest.mark.parametrize("ranks", [2, 4])
@@ -92,7 +92,7 @@ def test_ranges_around_collectives_tell_who_is_late_behind_the_barrier(tmp_path:
     judgement = judged.of_run(open_run(run).roles)
 
     assert [(said.rank, said.stage) for said in judgement.blaming] == [(1, "actor_update")]
-    assert summarise(open_run(run))["judged"]["hiding"] == []
+    assert summarise_run(open_run(run))["judged"]["hiding"] == []
 
 
 @pytest.mark.parametrize("fault", [INPUT, NOBODY])

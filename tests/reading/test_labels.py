@@ -19,7 +19,7 @@ pl = pytest.importorskip("polars")
 from mstxkit.reading import labels  # noqa: E402
 from mstxkit.reading.exporters import load_exporter  # noqa: E402
 from mstxkit.reading.report.escape import for_terminal  # noqa: E402
-from mstxkit.reading.report.summary import summarise  # noqa: E402
+from mstxkit.reading.report.summary import summarise_run  # noqa: E402
 from mstxkit.reading.run import open_run  # noqa: E402
 
 KEY = ("host", "role", "part", "rank", "process")
@@ -187,7 +187,7 @@ def test_key_label_row_and_track_of_each_process_of_a_run_are_its_own(processes:
             bank = BankFiles().range("s", 0, 9, stage="s", own=True).track(0, 5).track(1, 5, is_task=True).track(2, 5)
             ProcessFiles(run, start=f"{number:x}", **fields).seal(bank)
         opened = open_run(run)
-        table, (stage,), trace = opened.processes(), summarise(opened)["stages"], io.StringIO()
+        table, (stage,), trace = opened.processes(), summarise_run(opened)["stages"], io.StringIO()
         load_exporter("chrome").write(opened, trace)
 
     assert table.height == len(processes)

@@ -59,7 +59,7 @@ def record(run: Path, *ranks: tuple[int, str]) -> None:
 def test_two_jobs_at_once_in_one_folder_are_not_judged_as_one(run: Path) -> None:
     record(run, (0, ""), (1, ""), (0, ""), (1, ""))
     judgement = judged.of_run(open_run(run).roles)
-    said = summary.summarise(open_run(run))["headline"]
+    said = summary.summarise_run(open_run(run))["headline"]
 
     assert judged.ranks_there_twice(open_run(run).processes()) == [0, 1]
     assert (judgement.by, judgement.why_not) == (judged.NOBODY, judged.TWICE)
@@ -91,7 +91,7 @@ def test_steps_of_one_number_are_not_judged_as_one_where_they_are_counted_anew(
     ]
     assert [lives.finished(process)[0] for process in ranks] == [0, 0]
     judgement = judged.of_run(open_run(run).roles)
-    said = summary.summarise(open_run(run))["headline"]
+    said = summary.summarise_run(open_run(run))["headline"]
 
     assert judged.are_steps_there_twice(open_run(run).files.stage_rows) is is_anew
     assert (judgement.why_not == judged.ANEW) is is_anew

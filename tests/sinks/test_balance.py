@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from mstxkit.sinks.session import Balanced, Calls, balanced
+from mstxkit.sinks.session import Balanced, Calls, balance_calls
 
 
 class Tool:
@@ -42,7 +42,7 @@ def tool() -> Tool:
 
 @pytest.fixture
 def session(tool: Tool) -> Balanced:
-    return balanced(Calls(tool.begin, tool.end, tool.mark, tool.begin_stream))
+    return balance_calls(Calls(tool.begin, tool.end, tool.mark, tool.begin_stream))
 
 
 def test_calls_arrive_as_they_are(tool: Tool, session: Balanced) -> None:

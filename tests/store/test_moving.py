@@ -160,7 +160,7 @@ def test_a_run_that_is_gone_is_not_made_again_for_what_is_left_of_it(place: Seal
 def test_no_more_than_so_many_bytes_a_second_pass(place: SealedPlace) -> None:
     slept: list[float] = []
     place.write(place.process(1), 1, size=3_000_000)
-    sealed_care.move(place.here, place.sealed, f"{place.process(1)}.0001.mxs", Pace(1e6, slept.append))
+    sealed_care.move_file(place.here, place.sealed, f"{place.process(1)}.0001.mxs", Pace(1e6, slept.append))
 
     assert sum(slept) >= 3.0
 

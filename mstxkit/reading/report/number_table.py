@@ -130,11 +130,13 @@ def stage_table(stages: list[dict[str, Any]], all_ranks: bool) -> list[Renderabl
 def _add_stage(table: NumberTable, stage: dict[str, Any], work: Any, shown: int) -> None:
     rows, name = stage["ranks"], for_rich(stage["stage"], NAME_LIMIT, "bold")
     if len(rows) == 1:
-        table.add_row(Text.assemble(name, f"  {rows[0]['label']}"), *_numbers(table, rows[0], work, is_middle=True))
+        table.add_row(
+            Text.assemble(name, f"  {rows[0]['label']}"), *_write_numbers(table, rows[0], work, is_middle=True)
+        )
         return
     middle = next(row for row in rows if row["label"] == stage["middle"]["label"])
     compared = sum(row["step_ns"] is not None for row in rows)
-    table.add_row(Text.assemble(name, f"  middle of {compared}"), *_numbers(table, middle, work, is_middle=True))
+    table.add_row(Text.assemble(name, f"  middle of {compared}"), *_write_numbers(table, middle, work, is_middle=True))
     listed = rows if len(rows) <= shown + 1 else rows[:shown]
     for row in listed:
         label, style = str(row["label"]), ""
@@ -142,14 +144,14 @@ def _add_stage(table: NumberTable, stage: dict[str, Any], work: Any, shown: int)
             label, style = f"{label}, the cause", "bold red"
         elif row["waits_for"] is not None:
             label, style = f"{label} waits for rank {row['waits_for']['rank']}", "dim"
-        table.add_inner(Text(label, style), *_numbers(table, row, work))
+        table.add_inner(Text(label, style), *_write_numbers(table, row, work))
     if rest := rows[len(listed) :]:
         waiting = {row["waits_for"] and row["waits_for"]["rank"] for row in rest}
         whom = f" wait for rank {max(waiting)}" if len(waiting) == 1 and None not in waiting else ""
         table.add_inner(Text(f"… {len(rest)} {'faster' if waiting == {None} else 'more'}{whom} (--all)", "dim"))
 
 
-def _numbers(table: NumberTable, row: dict[str, Any], work: Any, is_middle: bool = False) -> list[str]:
+def _write_numbers(table: NumberTable, row: dict[str, Any], work: Any, is_middle: bool = False) -> list[str]:
     over, per_one = row.get("over_middle_ratio"), row[work[0]] if work else None
     compared = "" if is_middle or over is None else "waits" if row["waits_for"] else f"{round(100 * over):+} %"
     singles = [write_duration(row["mean_ns"]), write_duration(row["p99_ns"])]

@@ -32,7 +32,7 @@ _SILENT_NS = 120 * 10**9
 _WAITS_OF_STEPS = 200
 
 
-def summarise(run: Run, choice: ReportChoice = EVERYTHING, supposed: Supposed = NOTHING_SUPPOSED) -> dict[str, Any]:
+def summarise_run(run: Run, choice: ReportChoice = EVERYTHING, supposed: Supposed = NOTHING_SUPPOSED) -> dict[str, Any]:
     """Stages and ranges are those of the `choice`; verdicts, what ended how, what was lost and what is damaged are of
     the whole run. Raises ReadError: nothing in it answers to the choice, or to a part, or tells of what is supposed.
     """

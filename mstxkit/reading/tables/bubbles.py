@@ -11,10 +11,10 @@ import numpy as np
 import polars as pl
 
 from ...judging.measuring import INSIDE
-from ..frames import schema
+from ..frames import make_schema
 from ..role_runs import RoleRun, Seconds, Whole, most_of
 
-SCHEMA = schema("step role stage where rank wait_ns gate_rank gate_stage gate_where gate_more_ns")
+SCHEMA = make_schema("step role stage where rank wait_ns gate_rank gate_stage gate_where gate_more_ns")
 
 
 class WaitGates(NamedTuple):

@@ -9,11 +9,11 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
-from ..frames import schema
+from ..frames import make_schema
 from ..role_runs import RoleRun
 from .bubbles import ns_column
 
-SCHEMA = schema("step role place rank stage where start_ns duration_ns more_ns", place=pl.Int32)
+SCHEMA = make_schema("step role place rank stage where start_ns duration_ns more_ns", place=pl.Int32)
 
 
 def table(runs: tuple[RoleRun, ...], origin_ns: int = 0) -> pl.DataFrame:

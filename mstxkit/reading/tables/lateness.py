@@ -18,14 +18,14 @@ from ...judging import device_lateness
 from ...judging.evidence import STAGE_ENTRY, Collectives, RoleStep
 from ...judging.meeting import Late, late_in, left_together, taking_part
 from ...store.values import group_by
-from ..frames import LATENESS_SCHEMA, schema
+from ..frames import LATENESS_SCHEMA, make_schema
 from ..report.units import write_spans
 from ..role_runs import RoleRun, shown_ns
 from ..run_files import RunFiles
 from . import device_entries
 from .device_entries import ProfiledWindow
 
-LINK_SCHEMA = schema("role stage group members steps took_ns others_ns more_ns")
+LINK_SCHEMA = make_schema("role stage group members steps took_ns others_ns more_ns")
 
 
 class LatenessRow(NamedTuple):

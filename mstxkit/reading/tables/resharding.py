@@ -8,12 +8,12 @@ import numpy as np
 import polars as pl
 
 from ...stages import canonical_key
-from ..frames import schema
+from ..frames import make_schema
 from ..role_runs import RoleRun, shown_ns
 
 WEIGHTS, DISPATCH = "weights", "dispatch"
 STAGES = ("weight_sync", "sleep", "wake_up")
-SCHEMA = schema("step role kind stage ranks cost_ns last_ns step_ratio")
+SCHEMA = make_schema("step role kind stage ranks cost_ns last_ns step_ratio")
 
 
 def table(runs: tuple[RoleRun, ...], waits: pl.DataFrame) -> pl.DataFrame:

@@ -11,13 +11,15 @@ import numpy as np
 import polars as pl
 
 from ...triggers.late_rank import middle_of
-from ..frames import schema
+from ..frames import make_schema
 from ..processes import Process
 from ..role_runs import RoleRun, shown_ns
 from . import bubbles
 
-SCHEMA = schema("step role ranks start_ns end_ns duration_ns wait_ns wait_ratio gate_rank gate_stage gate_more_ns")
-RANK_SCHEMA = schema("role rank host steps work_ns gap_ns wait_ns wait_ratio excess_ratio excess_stage gated_steps")
+SCHEMA = make_schema("step role ranks start_ns end_ns duration_ns wait_ns wait_ratio gate_rank gate_stage gate_more_ns")
+RANK_SCHEMA = make_schema(
+    "role rank host steps work_ns gap_ns wait_ns wait_ratio excess_ratio excess_stage gated_steps"
+)
 
 
 def table(runs: tuple[RoleRun, ...], origin_ns: int = 0, processes: Iterable[Process] = ()) -> pl.DataFrame:

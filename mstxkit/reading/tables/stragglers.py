@@ -20,10 +20,12 @@ from ...stages import canonical_key
 from ...store.values import group_by
 from ...store.verdicts import COMPUTE, INPUT, JITTER, Verdict
 from .. import replay
-from ..frames import schema
+from ..frames import make_schema
 from ..role_runs import RoleRun, Seconds, shown_ns
 
-SCHEMA = schema("role stage where rank host first_step last_step steps effect_ratio more_ns step_ratio confidence who")
+SCHEMA = make_schema(
+    "role stage where rank host first_step last_step steps effect_ratio more_ns step_ratio confidence who"
+)
 _KINDS = (COMPUTE, INPUT, JITTER)
 # Of a step: what all steps of the run show to be less than that is no straggler.
 STEP_AT_LEAST = 0.002

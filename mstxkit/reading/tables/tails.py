@@ -11,10 +11,10 @@ import numpy as np
 import polars as pl
 
 from ...stages import canonical_key
-from ..frames import schema
+from ..frames import make_schema
 from ..role_runs import RoleRun, shown_ns
 
-SCHEMA = schema(
+SCHEMA = make_schema(
     "step role stage ranks middle_ns p90_ns last_ns tail_ns tail_ratio idle_ns last_rank tokens longest_response "
     "last_rank_tokens last_rank_longest"
 )

@@ -8,10 +8,10 @@ import polars as pl
 from ...errors import CaptureError, ReadError
 from ...store import metrics_setting
 from ...store.metrics_setting import ByStage
-from ..frames import schema
+from ..frames import make_schema
 from ..role_runs import RoleRun, shown_ns
 
-SCHEMA = schema("step role stage ranks tokens responses stage_ns step_ns tokens_per_s step_tokens_per_s mfu_ratio")
+SCHEMA = make_schema("step role stage ranks tokens responses stage_ns step_ns tokens_per_s step_tokens_per_s mfu_ratio")
 
 
 def table(

@@ -23,14 +23,14 @@ from ...store.values import finite_number
 from ...store.verdicts import ALL_SLOW, COMMUNICATION, Verdict
 from ...triggers.late_rank import middle_of
 from .. import replay
-from ..frames import schema
+from ..frames import make_schema
 from ..report.units import write_spans
 from ..role_runs import RoleRun, Seconds, shown_ns
 from . import split, stragglers
 
 STRAGGLER, ALONE, BUBBLE, LINK = "straggler", "alone", "bubble", "link"
 TAIL, CHANGE, SPLIT = "tail", "change", "split"
-SCHEMA = schema(
+SCHEMA = make_schema(
     "kind role stage where rank group trainers rollouts first_step last_step step_ns without_ns saved_ns saved_ratio "
     "error_ratio who steps"
 )

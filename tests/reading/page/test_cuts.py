@@ -49,7 +49,7 @@ def profiled(run: Path, request: int, rank: int) -> None:
 
 def page_of(path: Path, **changed: Any) -> str:
     run = open_run(path)
-    return unescape(writing.make_page(run, {**summaries.summarise(run), **changed}, path.parent))
+    return unescape(writing.make_page(run, {**summaries.summarise_run(run), **changed}, path.parent))
 
 
 def rows_of(page: str, caption: str) -> list[list[str]]:
@@ -100,7 +100,7 @@ def test_the_newest_incidents_come_first_and_earlier_ones_are_counted(tmp_path: 
 
 def test_what_was_lost_and_not_read_is_counted_where_it_is_cut(tmp_path: Path) -> None:
     run = open_run(of_six_roles(tmp_path / "run"))
-    summary = summaries.summarise(run)
+    summary = summaries.summarise_run(run)
     process = {"label": "rank 0", "host": "h", **dict.fromkeys(DROPS, 1)}
     damaged = {"path": "sealed/x", "reason": "torn", "offset": 0}
     many = {"losses": [process] * 26, "damage": [damaged] * 27}
@@ -155,7 +155,7 @@ def test_who_is_last_and_samples_that_are_not_listed_are_counted(tmp_path: Path)
     samples = {"count": 99, "alone": 40, "longest_alone": [sample] * 24}
 
     run = open_run(of_six_roles(tmp_path / "run"))
-    summary = {**summaries.summarise(run), "samples": samples}
+    summary = {**summaries.summarise_run(run), "samples": samples}
     drawn = sections.show_tail(
         summary, {"roles": [{"means": {"tails": [tail]}, "tails": {"stage": "w"}, "members": 2}]}
     )

@@ -38,7 +38,7 @@ HOSTILE = (
 
 def made(path: Path, folder: Path | None = None) -> tuple[str, dict[str, Any]]:
     run = open_run(path)
-    summary = summaries.summarise(run)
+    summary = summaries.summarise_run(run)
     return writing.make_page(run, summary, folder or path.parent), summary
 
 
@@ -176,7 +176,7 @@ def test_a_page_stays_below_one_megabyte_also_with_ten_thousand_hostile_names(tm
             bank.range(stage, begin, begin + 10**8, stage=stage, own=True, step=step, tokens=5)
         ProcessFiles(path, 100 + rank, rank=rank, role=f"role{rank % 4}").seal(bank)
     run = open_run(path)
-    summary = summaries.summarise(run)
+    summary = summaries.summarise_run(run)
 
     whole, page = (
         writing.make_page(run, summary, tmp_path, bytes_at_most=10**9),
@@ -190,7 +190,7 @@ def test_a_page_stays_below_one_megabyte_also_with_ten_thousand_hostile_names(tm
 
 def test_a_page_that_is_too_large_is_drawn_more_coarsely_until_it_fits(tmp_path: Path) -> None:
     run = open_run(recorded_job(tmp_path / "run", JobShape(ranks=64), steps=50))
-    summary = summaries.summarise(run)
+    summary = summaries.summarise_run(run)
 
     def heat(page: str) -> dict[str, Any]:
         data = json.loads(re.search(r'id="data">(.*?)</script>', page, re.DOTALL)[1])  # type: ignore[index]
@@ -259,7 +259,7 @@ def test_steps_that_are_asked_for_can_be_looked_at_closely(tmp_path: Path) -> No
     run = open_run(recorded_job(tmp_path / "run", JobShape(ranks=2), steps=10))
     choice = read_choice("4:5", None, None, None)
 
-    page = writing.make_page(run, summaries.summarise(run, choice), tmp_path, choice)
+    page = writing.make_page(run, summaries.summarise_run(run, choice), tmp_path, choice)
 
     assert re.findall(r'<option value="\d">(step \d+)', page) == ["step 4", "step 5"]
 
@@ -269,7 +269,7 @@ def test_what_was_asked_for_is_told_with_what_is_of_it(tmp_path: Path) -> None:
 
     def told(*asked: str | None) -> str:
         choice = read_choice(*asked)
-        page = html.unescape(writing.make_page(run, summaries.summarise(run, choice), tmp_path, choice))
+        page = html.unescape(writing.make_page(run, summaries.summarise_run(run, choice), tmp_path, choice))
         return "".join(re.findall(r'<p class="chosen">(.*?)</p>', page))
 
     assert told() == ""
@@ -285,7 +285,7 @@ def test_a_file_that_cannot_be_written_is_an_error_and_leaves_nothing(tmp_path: 
     (tmp_path / "taken").mkdir()
 
     with pytest.raises(MstxkitError, match="taken cannot be written"):
-        writing.write_page(run, summaries.summarise(run), tmp_path / "taken")
+        writing.write_page(run, summaries.summarise_run(run), tmp_path / "taken")
 
     assert [path.name for path in tmp_path.iterdir()] == ["run", "taken"] or not list(tmp_path.glob(".*"))
 

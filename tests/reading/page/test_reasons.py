@@ -26,7 +26,7 @@ NO_WORK = "says how much work it did"
 def sections(path: Path) -> dict[str, str]:
     """The text of each section of a run's page, by its key."""
     run = open_run(path)
-    page = writing.make_page(run, summaries.summarise(run), path.parent)
+    page = writing.make_page(run, summaries.summarise_run(run), path.parent)
     found = re.findall(r'<section id="(\w+)" [^>]*>(.*?)</section>', page, re.DOTALL)
     return {key: unescape(re.sub(r"<[^>]+>", " ", body)) for key, body in found}
 

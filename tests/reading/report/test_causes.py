@@ -17,7 +17,7 @@ pytest.importorskip("rich")
 from builders.shown_report import printed
 
 from mstxkit.reading.report.choice import read_choice
-from mstxkit.reading.report.summary import summarise
+from mstxkit.reading.report.summary import summarise_run
 from mstxkit.reading.run import open_run
 
 
@@ -39,7 +39,7 @@ def test_the_victim_of_a_slow_input_is_not_called_slowest(tmp_path: Path, ranks:
     if is_judged:
         say(run, verdict(group=tuple(range(ranks))))
 
-    summary = summarise(open_run(run))
+    summary = summarise_run(open_run(run))
 
     assert waiting(summary, "actor_update") == {rank: None if rank == 1 else 1 for rank in range(ranks)}
     assert entry_of(summary, "actor_update")["slowest"]["rank"] == 1
@@ -54,7 +54,7 @@ def test_of_two_roles_with_the_same_ranks_and_stages_each_waits_for_its_own(tmp_
     """Rank 1 of the other role was called the slowest, by the cause of this one's."""
     recorded(tmp_path / "run", stage_times(NOBODY, ranks=4, steps=30), role="large")
     run = recorded(tmp_path / "run", stage_times(INPUT, ranks=4, steps=30), role="small")
-    update = entry_of(summarise(open_run(run)), "actor_update")
+    update = entry_of(summarise_run(open_run(run)), "actor_update")
 
     waits = {(row["role"], row["waits_for"]["rank"]) for row in update["ranks"] if row["waits_for"]}
     slowest = update["slowest"]
@@ -66,7 +66,7 @@ def test_a_tired_reader_sees_the_cause_first_and_no_percentage_of_who_waits(tmp_
     run = recorded(tmp_path / "run", stage_times(INPUT, ranks=2, steps=30))
     say(run, verdict())
 
-    lines = printed(summarise(open_run(run))).splitlines()
+    lines = printed(summarise_run(open_run(run))).splitlines()
 
     assert lines[0].startswith(
         "Verdict: rank 1 gets its input more slowly than the others in reference: without it a step takes"
@@ -83,7 +83,7 @@ def test_behind_a_barrier_the_verdict_decides_where_all_take_equally_long(tmp_pa
     run = recorded(tmp_path / "run", stage_times(BEHIND, ranks=4, steps=30))
     say(run, verdict(kind="compute", rank=2, stage="actor_update", group=(0, 1, 2, 3), waits_for=""))
 
-    summary = summarise(open_run(run))
+    summary = summarise_run(open_run(run))
 
     assert waiting(summary, "actor_update") == {0: 2, 1: 2, 2: None, 3: 2}
     assert entry_of(summary, "actor_update")["slowest"]["rank"] == 2
@@ -94,7 +94,7 @@ def test_who_is_not_of_the_group_of_a_verdict_waits_for_nobody(tmp_path: Path) -
     run = recorded(tmp_path / "run", stage_times(BEHIND, ranks=4, steps=30))
     say(run, verdict(kind="compute", rank=2, stage="actor_update", group=(2, 3), waits_for=""))
 
-    assert waiting(summarise(open_run(run)), "actor_update") == {0: None, 1: None, 2: None, 3: 2}
+    assert waiting(summarise_run(open_run(run)), "actor_update") == {0: None, 1: None, 2: None, 3: 2}
 
 
 @pytest.mark.parametrize("changes", [{"withdrawn": "it recovered"}, {"kind": "not_enough_evidence"}])
@@ -102,14 +102,14 @@ def test_what_blames_nobody_changes_no_row(tmp_path: Path, changes: dict[str, An
     run = recorded(tmp_path / "run", stage_times(BEHIND, ranks=4, steps=30))
     say(run, verdict(stage="actor_update", group=(), **changes))
 
-    summary = summarise(open_run(run))
+    summary = summarise_run(open_run(run))
 
     assert waiting(summary, "actor_update") == dict.fromkeys(range(4))
     assert not any(row["is_cause"] for entry in summary["stages"] for row in entry["ranks"])
 
 
 def test_in_a_healthy_run_nobody_is_said_to_wait_and_the_longest_is_slowest(tmp_path: Path) -> None:
-    summary = summarise(open_run(recorded(tmp_path / "run", stage_times(NOBODY, ranks=4, steps=30))))
+    summary = summarise_run(open_run(recorded(tmp_path / "run", stage_times(NOBODY, ranks=4, steps=30))))
 
     for entry in summary["stages"]:
         assert waiting(summary, entry["stage"]) == dict.fromkeys(range(4))
@@ -121,7 +121,7 @@ def test_of_many_ranks_those_that_are_not_listed_are_not_called_faster(tmp_path:
     run = recorded(tmp_path / "run", stage_times(INPUT, ranks=12, steps=30))
     say(run, verdict(group=()))
 
-    text = printed(summarise(open_run(run)), columns=80)
+    text = printed(summarise_run(open_run(run)), columns=80)
 
     assert "7 more wait for rank 1 (--all)" in " ".join(text.split())
     assert max(map(len, text.splitlines())) <= 80
@@ -130,14 +130,14 @@ def test_of_many_ranks_those_that_are_not_listed_are_not_called_faster(tmp_path:
 def test_ranks_that_are_asked_for_wait_for_one_that_is_not(tmp_path: Path) -> None:
     run = recorded(tmp_path / "run", stage_times(INPUT, ranks=4, steps=30))
 
-    assert waiting(summarise(open_run(run), read_choice(ranks="2-3")), "actor_update") == {2: 1, 3: 1}
+    assert waiting(summarise_run(open_run(run), read_choice(ranks="2-3")), "actor_update") == {2: 1, 3: 1}
 
 
 def test_the_json_has_verdicts_with_their_evidence_and_who_judged(tmp_path: Path) -> None:
     run = new_run(tmp_path / "run")
     say(run, verdict(), verdict(id="gone", withdrawn="it recovered"))
 
-    summary = json.loads(json.dumps(summarise(open_run(run))))
+    summary = json.loads(json.dumps(summarise_run(open_run(run))))
 
     assert [said["id"] for said in summary["verdicts"]] == ["input-1"]
     assert summary["verdicts"][0]["evidence"] == {"late_ms": 20.1}

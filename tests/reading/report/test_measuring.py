@@ -14,7 +14,7 @@ pytest.importorskip("rich")
 
 from mstxkit.errors import ReadError
 from mstxkit.reading.report.choice import EVERYTHING, read_choice
-from mstxkit.reading.report.summary import SCHEMA, summarise
+from mstxkit.reading.report.summary import SCHEMA, summarise_run
 from mstxkit.reading.run import open_run
 
 
@@ -38,7 +38,7 @@ def skew(run: Path) -> Path:
 
 
 def test_the_slowest_rank_is_that_of_the_longest_time_a_step(skew: Path) -> None:
-    (stage,) = summarise(open_run(skew))["stages"]
+    (stage,) = summarise_run(open_run(skew))["stages"]
 
     assert [(row["rank"], row["step_ns"], row["step_count"], row["mean_ns"]) for row in stage["ranks"]] == [
         (1, 96.0, 16.0, 6.0),
@@ -49,7 +49,7 @@ def test_the_slowest_rank_is_that_of_the_longest_time_a_step(skew: Path) -> None
 
 
 def test_shares_are_of_the_processs_own_steps(skew: Path) -> None:
-    summary = summarise(open_run(skew))
+    summary = summarise_run(open_run(skew))
     shares = {row["rank"]: row["share_ratio"] for row in summary["stages"][0]["ranks"]}
 
     assert shares == pytest.approx({0: 160 / (3000 + 70), 1: 384 / (3000 + 186)})
@@ -58,7 +58,7 @@ def test_shares_are_of_the_processs_own_steps(skew: Path) -> None:
 
 
 def test_ranges_are_those_inside_of_each_stage_by_time_a_step(skew: Path) -> None:
-    (inner,) = summarise(open_run(skew))["ranges"]
+    (inner,) = summarise_run(open_run(skew))["ranges"]
 
     assert (inner["stage"], inner["name"], inner["processes"], inner["count"]) == ("actor_update", "inner", 2, 80)
     assert (inner["steps"], inner["step_count"], inner["step_ns"]) == (8, 10.0, (4 * 5 + 16 * 3) / 2)
@@ -71,7 +71,7 @@ def test_a_range_is_counted_by_step_also_where_its_stage_has_not_ended(run: Path
         bank.range("f", 10 * step, 10 * step + 5, stage="s", step=step, depth=1)
     ProcessFiles(run).seal(bank.range("s", 0, 9, stage="s", own=True, step=0))
 
-    (f,) = summarise(open_run(run))["ranges"]
+    (f,) = summarise_run(open_run(run))["ranges"]
 
     assert (f["steps"], f["step_count"], f["step_ns"]) == (4, 1.0, 5.0)
 
@@ -82,7 +82,7 @@ def test_ranges_without_a_stage_and_a_step_are_there_all_the_same(run: Path) -> 
         bank.range("f", 10 * n, 10 * n + 5)
     ProcessFiles(run).seal(bank)
 
-    summary = summarise(open_run(run))
+    summary = summarise_run(open_run(run))
 
     assert (summary["stages"], summary["step_time"]) == ([], None)
     (f,) = summary["ranges"]
@@ -94,11 +94,11 @@ def test_what_is_in_no_stage_comes_last_and_the_longest_first(run: Path) -> None
     bank.range("long", 0, 9, stage="b", step=0, depth=1).range("b", 0, 10, stage="b", own=True, step=0)
     ProcessFiles(run).seal(bank.range("x", 20, 21, stage="a", step=0, depth=1).range("a", 20, 22, stage="a", own=True))
 
-    assert [row["name"] for row in summarise(open_run(run))["ranges"]] == ["long", "short", "x", "none"]
+    assert [row["name"] for row in summarise_run(open_run(run))["ranges"]] == ["long", "short", "x", "none"]
 
 
 def test_a_choice_holds_for_stages_ranges_and_step_time(skew: Path) -> None:
-    summary = summarise(open_run(skew), read_choice("1:2", "1"))
+    summary = summarise_run(open_run(skew), read_choice("1:2", "1"))
 
     assert [(row["rank"], row["steps"]) for row in summary["stages"][0]["ranks"]] == [(1, 2)]
     assert [(row["processes"], row["count"]) for row in summary["ranges"]] == [(1, 32)]
@@ -115,11 +115,11 @@ def test_a_choice_that_matches_nothing_is_an_error(skew: Path, options: dict[str
     ProcessFiles(skew, 102, rank=2).seal(BankFiles().range("late", 0, 1, stage="late", own=True))
 
     with pytest.raises(ReadError):
-        summarise(open_run(skew), read_choice(**options))
+        summarise_run(open_run(skew), read_choice(**options))
 
 
 def test_the_form_has_a_number(skew: Path) -> None:
-    summary = summarise(open_run(skew), EVERYTHING)
+    summary = summarise_run(open_run(skew), EVERYTHING)
 
     assert (summary["schema"], SCHEMA) == (10, 10)
     assert set(summary["chosen"]) == {"steps", "ranks", "stages", "ranges"}
@@ -131,7 +131,7 @@ def test_what_recording_cost_most_is_named(run: Path) -> None:
         process.counters["own_cost_ns"] = 1_000_000 * rank
         process.seal(pieces(1, 10))
 
-    cost = summarise(open_run(run))["own_cost"]
+    cost = summarise_run(open_run(run))["own_cost"]
 
     assert (cost["rank"], cost["processes"]) == (2, 3)
     assert cost["own_cost_ratio"] > cost["middle_ratio"] > 0

@@ -17,7 +17,7 @@ pytest.importorskip("rich")
 from builders import shown_report
 
 from mstxkit.reading.report.number_table import PlainTable
-from mstxkit.reading.report.summary import summarise
+from mstxkit.reading.report.summary import summarise_run
 from mstxkit.reading.run import open_run
 
 printed = partial(shown_report.printed, columns=80)
@@ -43,7 +43,7 @@ def run_of(path: Path, ranks: int, role: str | None = None, **attributes: Any) -
     run = new_run(path / "run")
     for rank in range(ranks):
         ProcessFiles(run, 10_000 + rank, rank=rank, role=role).seal(bank_of(rank, **attributes))
-    return summarise(open_run(run))
+    return summarise_run(open_run(run))
 
 
 @pytest.mark.parametrize("role", [None, "a_role_of_a_really_long_name"])
@@ -103,7 +103,7 @@ def test_without_any_stage_the_ranges_themselves_are_shown(tmp_path: Path) -> No
         bank.range("f", 20 * n * MILLISECOND, (20 * n + 10) * MILLISECOND)
     ProcessFiles(run).seal(bank)
 
-    lines = printed(summarise(open_run(run))).splitlines()
+    lines = printed(summarise_run(open_run(run))).splitlines()
 
     assert "No step was counted: times are of the whole run." in lines
     (f,) = (line.split() for line in lines if line.startswith("  f "))
@@ -126,7 +126,7 @@ def test_what_is_in_no_step_is_said_and_not_mixed_in(tmp_path: Path) -> None:
     ProcessFiles(run, 1, rank=0).seal(bank)
     ProcessFiles(run, 2, rank=1).seal(BankFiles().range("r", 0, 7 * MILLISECOND, **stage))
 
-    text = printed(summarise(open_run(run)))
+    text = printed(summarise_run(open_run(run)))
 
     assert "reward: 2 of its 3 occurrences are in no step, and not in its time a step" in " ".join(text.split())
     assert re.search(r"^  rank 0 +5.00 ms ", text, re.MULTILINE)
@@ -134,7 +134,7 @@ def test_what_is_in_no_step_is_said_and_not_mixed_in(tmp_path: Path) -> None:
 
 
 def test_an_empty_run_says_so(tmp_path: Path) -> None:
-    assert "No range has ended." in printed(summarise(open_run(new_run(tmp_path / "run"))))
+    assert "No range has ended." in printed(summarise_run(open_run(new_run(tmp_path / "run"))))
 
 
 def test_where_a_trainer_says_what_a_step_is_the_step_is_that(tmp_path: Path) -> None:
@@ -147,7 +147,7 @@ def test_where_a_trainer_says_what_a_step_is_the_step_is_that(tmp_path: Path) ->
     ProcessFiles(run, 10_000, role="trainer").seal(trainer)
     ProcessFiles(run, 10_001, role="reward").seal(worker)
 
-    text = printed(summarise(open_run(run)))
+    text = printed(summarise_run(open_run(run)))
 
     assert "A step takes 95.0 ms in rank 0 trainer, the mean of 2" in text
 
@@ -159,6 +159,6 @@ def test_ranges_that_overlap_say_how_many_at_once(tmp_path: Path) -> None:
         bank.range("score", 0, MILLISECOND, stage="reward", step=0, depth=1)
     ProcessFiles(run, 10_000).seal(bank)
 
-    text = printed(summarise(open_run(run)))
+    text = printed(summarise_run(open_run(run)))
 
     assert "3 at once" in text and "300 %" not in text

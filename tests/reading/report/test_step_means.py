@@ -25,7 +25,7 @@ from mstxkit.cli import build_application  # noqa: E402
 from mstxkit.reading.page import writing  # noqa: E402
 from mstxkit.reading.report import step_means, step_words  # noqa: E402
 from mstxkit.reading.report.choice import Supposed  # noqa: E402
-from mstxkit.reading.report.summary import summarise  # noqa: E402
+from mstxkit.reading.report.summary import summarise_run  # noqa: E402
 from mstxkit.reading.run import Run, open_run  # noqa: E402
 from mstxkit.store.metrics_setting import Flops  # noqa: E402
 from mstxkit.testing.simulator import InjectedFault, JobShape  # noqa: E402
@@ -42,7 +42,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
 
 @pytest.fixture(scope="module")
 def summary(run: Run) -> dict[str, Any]:
-    return summarise(run)
+    return summarise_run(run)
 
 
 def words_of(summary: dict[str, Any], columns: int = 4000) -> dict[str, str]:
@@ -62,7 +62,7 @@ def test_the_first_steps_of_each_attempt_count_in_no_mean_and_that_is_said(tmp_p
     run = open_run(recorded(path, slow))
     short = open_run(recorded(tmp_path / "short", slow[: 4 * 3]))
 
-    summary = summarise(run)
+    summary = summarise_run(run)
 
     assert (run.roles.warm_up, short.roles.warm_up) == ((0, 1), ())
     assert summary["warm_up"] == [0, 1]
@@ -96,7 +96,7 @@ def test_of_several_roles_each_line_says_whose_rank_it_is_and_how_late_that_one_
     """Ranks of one number were taken for one: half as late, and nobody knew which of them was slow."""
     recorded(tmp_path / "run", stage_times(NOBODY, ranks=4, steps=30), role="large")
     run = open_run(recorded(tmp_path / "run", stage_times(INPUT, ranks=4, steps=30), role="small"))
-    told = summarise(run)
+    told = summarise_run(run)
     words, page = words_of(told), writing.make_page(run, told, tmp_path)
 
     late_ms = {(row["role"], row["rank"]): row["late_ns"] / MS for row in told["lateness"]}
@@ -116,7 +116,7 @@ def test_what_ranks_wait_is_told_as_the_least_where_nothing_tells_of_a_stage_s_i
     """Of two ranks one waits 20 of 54 ms in a collective: it was printed that they wait 1 % of their time."""
     # Of more steps than are looked into: what is seen in those is told.
     run = open_run(recorded(tmp_path / "run", stage_times(BEHIND, steps=300), around_collectives=inside))
-    summary = summarise(run)
+    summary = summarise_run(run)
 
     assert words_of(summary)["waiting"].startswith(told)
     assert told.split(" of")[0] in html.unescape(writing.make_page(run, summary, tmp_path))
@@ -149,7 +149,7 @@ def test_what_resharding_and_a_controller_s_calls_cost_is_told(tmp_path: Path) -
         ProcessFiles(run, 100 + rank, rank=rank, role="actor").seal(bank)
     ProcessFiles(run, 200, rank=None, role="driver", part="driver").seal(driver)
 
-    summary = summarise(open_run(run))
+    summary = summarise_run(open_run(run))
 
     assert [
         (row["kind"], row["stage"], row["steps"], row["cost_ns"] // MS, row["last_ns"] // MS)
@@ -222,7 +222,7 @@ def test_the_text_says_each_in_a_line_and_how_much_more_there_is(summary: dict[s
 def test_the_mfu_is_of_what_a_token_takes_in_that_stage(run: Run) -> None:
     flops = Flops({"actor_update": 6 * 7e9}, 3.5e14)
 
-    rates = {row["stage"]: row["mfu_ratio"] for row in summarise(run, supposed=Supposed(flops=flops))["throughput"]}
+    rates = {row["stage"]: row["mfu_ratio"] for row in summarise_run(run, supposed=Supposed(flops=flops))["throughput"]}
 
     own = steady(run, run.throughput(6 * 7e9, 3.5e14)).filter(pl.col("stage") == "actor_update")
     assert rates["actor_update"] == pytest.approx((own["mfu_ratio"] * own["stage_ns"]).sum() / own["stage_ns"].sum())
@@ -253,7 +253,7 @@ def test_the_sample_that_went_on_alone_longest_is_told_also_of_a_single_rank(tmp
     ProcessFiles(run, 100, rank=5).seal(bank)
     opened = open_run(run)
 
-    summary = summarise(opened)
+    summary = summarise_run(opened)
 
     assert (summary["samples"]["count"], summary["samples"]["alone"]) == (6, 3)
     assert words_of(summary)["samples"] == (
@@ -276,4 +276,4 @@ def test_a_rank_within_the_bound_of_the_clocks_is_not_called_late(summary: dict[
 def test_a_run_of_nothing_has_no_such_line(tmp_path: Path) -> None:
     ProcessFiles(new_run(tmp_path / "run")).seal(BankFiles())
 
-    assert words_of(summarise(open_run(tmp_path / "run"))) == {}
+    assert words_of(summarise_run(open_run(tmp_path / "run"))) == {}

@@ -16,7 +16,7 @@ from builders.shown_report import printed
 
 from mstxkit.reading.page import sections
 from mstxkit.reading.report.choice import read_choice
-from mstxkit.reading.report.summary import is_something_wrong, summarise
+from mstxkit.reading.report.summary import is_something_wrong, summarise_run
 from mstxkit.reading.run import open_run
 
 MILLISECOND = 1_000_000
@@ -34,7 +34,7 @@ def test_a_stage_has_its_ranks_the_slowest_a_step_first(run: Path) -> None:
     for rank, lengths in enumerate([(10, 20), (10, 20), (40, 50)]):
         ProcessFiles(run, 100 + rank, rank=rank).seal(bank_of(*lengths))
 
-    (stage,) = summarise(open_run(run))["stages"]
+    (stage,) = summarise_run(open_run(run))["stages"]
 
     assert (stage["stage"], stage["count"], stage["total_ns"]) == ("gen", 6, 150 * MILLISECOND)
     assert [(row["rank"], row["count"]) for row in stage["ranks"]] == [(2, 2), (0, 2), (1, 2)]
@@ -47,7 +47,7 @@ def test_a_trainer_and_its_data_loader_workers_have_rows_of_their_own(run: Path)
     for worker in range(2):
         ProcessFiles(run, 101 + worker, part=f"dataloader {worker}", under="dataloader").seal(bank_of(5 + worker))
 
-    lines = [line for line in printed(summarise(open_run(run))).splitlines() if line.startswith("  rank")]
+    lines = [line for line in printed(summarise_run(open_run(run))).splitlines() if line.startswith("  rank")]
 
     assert [line.strip().partition("  ")[0] for line in lines] == [
         "rank 0 dataloader 1", "rank 0 dataloader 0", "rank 0",
@@ -58,13 +58,13 @@ def test_a_trainer_and_its_data_loader_workers_have_rows_of_their_own(run: Path)
 def test_one_rank_alone_is_not_the_slowest(run: Path) -> None:
     ProcessFiles(run).seal(bank_of(1))
 
-    assert summarise(open_run(run))["stages"][0]["slowest"] is None
+    assert summarise_run(open_run(run))["stages"][0]["slowest"] is None
 
 
 def test_a_single_step_can_be_asked_for(run: Path) -> None:
     ProcessFiles(run).seal(bank_of(1, 2, 3))
 
-    summary = summarise(open_run(run), read_choice(steps="1"))
+    summary = summarise_run(open_run(run), read_choice(steps="1"))
 
     assert (summary["first_step"], summary["last_step"]) == (0, 2)
     assert summary["stages"][0]["total_ns"] == 2 * MILLISECOND
@@ -73,33 +73,35 @@ def test_a_single_step_can_be_asked_for(run: Path) -> None:
 def test_a_clean_run_is_not_wrong_but_a_kill_a_drop_or_damage_is(run: Path) -> None:
     process = ProcessFiles(run, 41)
     process.seal(bank_of(1))
-    assert not is_something_wrong(summarise(open_run(run)))
+    assert not is_something_wrong(summarise_run(open_run(run)))
 
     ProcessFiles(run, 42).seal(inside=[{"name": "x", "domain": "d", "start": 5}], ended="killed")
-    assert is_something_wrong(summarise(open_run(run)))
+    assert is_something_wrong(summarise_run(open_run(run)))
 
     for file in (run / "sealed").iterdir():
         file.unlink()
     process.counters["dropped"] = 1
     process.seal()
-    assert is_something_wrong(summarise(open_run(run)))
+    assert is_something_wrong(summarise_run(open_run(run)))
 
     process.counters["dropped"] = 0
     process.seal(ended=None).write_bytes(b"")
-    assert is_something_wrong(summarise(open_run(run)))
+    assert is_something_wrong(summarise_run(open_run(run)))
 
 
 def test_the_summary_is_json(run: Path) -> None:
     ProcessFiles(run).seal(bank_of(1), inside=[{"name": "x", "domain": "d", "start": 5}], ended="killed")
 
-    assert json.loads(json.dumps(summarise(open_run(run))))["endings"][0]["processes"][0]["inside"][0]["name"] == "x"
+    assert (
+        json.loads(json.dumps(summarise_run(open_run(run))))["endings"][0]["processes"][0]["inside"][0]["name"] == "x"
+    )
 
 
 def test_the_text_names_inside_what_a_process_died(run: Path) -> None:
     fields = {"name": "all_reduce", "domain": "comm", "stage": "gen", "step": 7, "track": 0, "depth": 1}
     ProcessFiles(run, 4711, rank=3, role="actor", host="h").seal(inside=[{**fields, "start": 0}], ended="killed")
 
-    text = " ".join(printed(summarise(open_run(run))).split())
+    text = " ".join(printed(summarise_run(open_run(run))).split())
 
     assert text.startswith("Verdict: rank 3 actor was killed in all_reduce of gen, in step 7: the job ended with it.")
     assert "why pid 4711 on h, entered" in text
@@ -109,7 +111,7 @@ def test_all_that_left_alike_are_one_line_and_nothing_is_wrong(run: Path) -> Non
     fields = {"name": "all_reduce", "domain": "comm", "stage": "gen", "step": 7, "track": 0, "depth": 1, "start": 0}
     for rank in range(12):
         ProcessFiles(run, 100 + rank, rank=rank).seal(inside=[fields] if rank == 3 else None, ended="killed")
-    summary = summarise(open_run(run))
+    summary = summarise_run(open_run(run))
     text = " ".join(printed(summary).split())
 
     assert not is_something_wrong(summary)
@@ -127,7 +129,7 @@ def test_who_was_gone_first_comes_first_inside_of_a_range_or_not(run: Path) -> N
     alive.heartbeat_ns = 90_000_000_000
     alive.seal()
 
-    summary = summarise(open_run(run))
+    summary = summarise_run(open_run(run))
 
     assert [matter["words"][:19] for matter in summary["matters"]] == [
         "rank 101 was killed", "rank 103 was killed", "rank 102 was killed",
@@ -140,7 +142,7 @@ def test_losses_are_named(run: Path) -> None:
     process.counters.update(dropped=12, names_capped=3)
     process.seal()
 
-    assert "12 records dropped, 3 ranges given the catch-all name" in printed(summarise(open_run(run)))
+    assert "12 records dropped, 3 ranges given the catch-all name" in printed(summarise_run(open_run(run)))
 
 
 def test_who_makes_too_many_names_is_named(run: Path) -> None:
@@ -150,7 +152,7 @@ def test_who_makes_too_many_names_is_named(run: Path) -> None:
             bank.mark(message, 0, **attributes)
         process.counters.update(names_capped=3)
         process.seal(bank)
-    summary = summarise(open_run(run))
+    summary = summarise_run(open_run(run))
 
     said = " ".join(printed(summary, columns=300).split())
     assert [row["names_by"] for row in summary["losses"]] == ["train.rollout", None]
@@ -161,7 +163,7 @@ def test_who_makes_too_many_names_is_named(run: Path) -> None:
 def test_many_ranks_are_cut_to_the_slowest_unless_all_are_asked_for(run: Path) -> None:
     for rank in range(20):
         ProcessFiles(run, 100 + rank, rank=rank).seal(bank_of(rank + 1))
-    summary = summarise(open_run(run))
+    summary = summarise_run(open_run(run))
 
     texts = printed(summary), printed(summary, everything=True)
     few, every = (text[text.index("slowest first") :] for text in texts)
@@ -177,7 +179,7 @@ def test_names_with_control_characters_and_markup_are_shown_not_obeyed(run: Path
     ProcessFiles(run, role=evil).seal(bank, inside=inside, ended="killed")
     (run / "sealed" / "\x1b[2J.mxs").write_bytes(b"")
 
-    text = printed(summarise(open_run(run)), columns=200)
+    text = printed(summarise_run(open_run(run)), columns=200)
 
     assert "\x1b" not in text
     assert "\x07" not in text
@@ -195,7 +197,7 @@ def test_coalesced_ranges_are_named_with_their_calls(run: Path) -> None:
     process.counters["coalesced"] = 49
     process.seal(bank)
 
-    summary = summarise(open_run(run))
+    summary = summarise_run(open_run(run))
 
     assert summary["coalesced"] == [
         {"name": "poll", "calls": 42, "records": 2}, {"name": "swap", "calls": 7, "records": 1},
@@ -207,7 +209,7 @@ def test_coalesced_ranges_are_named_with_their_calls(run: Path) -> None:
 def test_where_nothing_was_coalesced_nothing_is_said_of_it(run: Path) -> None:
     ProcessFiles(run).seal(bank_of(1))
 
-    summary = summarise(open_run(run))
+    summary = summarise_run(open_run(run))
 
     assert summary["coalesced"] == []
     assert "coalesced" not in printed(summary)
@@ -223,7 +225,7 @@ def test_ranks_of_which_nothing_is_here_are_named_where_all_say_how_many_there_a
     for rank, size in zip((0, 1, 3), sizes):
         ProcessFiles(run, 100 + rank, rank=rank, world_size=size).seal(bank_of(10))
     ProcessFiles(run, 200, rank=None, world_size=9).seal(bank_of(10))
-    summary = summarise(open_run(run))
+    summary = summarise_run(open_run(run))
 
     assert summary["missing_ranks"] == missing
     assert (f"nothing is here: {missing};" in printed(summary)) == bool(missing)
