@@ -21,7 +21,7 @@ from .shell_commands import (
     Token,
     list_commands,
     settle_forks,
-    split_tokens,
+    tokens_in,
     unquote_text,
 )
 
@@ -52,7 +52,7 @@ def split_commands(
     Raises: ConfigError where a chosen line is in no branch.
     """
     forks: list[Fork] = []
-    all_commands = list_commands(split_tokens(text, line), forks)
+    all_commands = list_commands(tokens_in(text, line), forks)
     settle_forks(forks, chosen)
     reading = _Script(os.environ if environment is None else environment)
     for command in all_commands:
@@ -114,7 +114,7 @@ class _Script:
         held = self.variables.get(name) or (Word(self.environment[name]) if name in self.environment else None)
         if not name or held is None:
             return [self.expanded(token.text, token.line, forks)]
-        parts = [part for part in split_tokens(held.text, held.line or token.line) if not part.is_operator]
+        parts = [part for part in tokens_in(held.text, held.line or token.line) if not part.is_operator]
         return [Word(unquote_text(part.text), part.line, (*forks, *held.doubts)) for part in parts]
 
     def expanded(self, text: str, line: int, doubts: tuple[Doubt | Fork, ...] = ()) -> Word:

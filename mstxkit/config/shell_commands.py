@@ -44,7 +44,7 @@ class Token(NamedTuple):
     is_bare: bool = True  # no part of the word was quoted
 
 
-def split_tokens(text: str, line: int = 1) -> list[Token]:
+def tokens_in(text: str, line: int = 1) -> list[Token]:
     """All tokens of a script that begins in this line. What is not finished is read as far as it goes."""
     taking, position = _Taking(line), 0
     while position < len(text):

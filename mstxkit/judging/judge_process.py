@@ -78,11 +78,11 @@ def _is_over(run: Path, run_id: str, heard_s: float, silence_s: float) -> bool:
         return True
     pointers = [run / layout.LIVE / name for name in documents.names_in(run / layout.LIVE, layout.POINTER)]
     if abs(time.time() - heard_s) > silence_s:
-        return not any(_lives(pointer) for pointer in pointers if pointer.name.startswith(f"{identity.name_host()}-"))
-    return all(_lives(pointer) is False for pointer in pointers)
+        return not any(_is_up(pointer) for pointer in pointers if pointer.name.startswith(f"{identity.name_host()}-"))
+    return all(_is_up(pointer) is False for pointer in pointers)
 
 
-def _lives(pointer: Path) -> bool | None:
+def _is_up(pointer: Path) -> bool | None:
     """Does the process of this pointer live? None: that cannot be told here."""
     try:
         content = documents.read_small(pointer, process_pointer.LIMIT_BYTES)
