@@ -13,17 +13,7 @@ import re
 from typing import Iterable, Mapping, NamedTuple
 
 from ..errors import ConfigError, Problem
-from .shell_commands import (
-    BranchChoice,
-    Command,
-    Doubt,
-    Fork,
-    Token,
-    list_commands,
-    settle_forks,
-    tokens_in,
-    unquote_text,
-)
+from .shell_commands import BranchChoice, Command, Doubt, Fork, Token, commands_in, plain_text, settle_forks, tokens_in
 
 # Stands between the words of two commands.
 END = ";"
@@ -52,7 +42,7 @@ def split_commands(
     Raises: ConfigError where a chosen line is in no branch.
     """
     forks: list[Fork] = []
-    all_commands = list_commands(tokens_in(text, line), forks)
+    all_commands = commands_in(tokens_in(text, line), forks)
     settle_forks(forks, chosen)
     reading = _Script(os.environ if environment is None else environment)
     for command in all_commands:
@@ -115,7 +105,7 @@ class _Script:
         if not name or held is None:
             return [self.expanded(token.text, token.line, forks)]
         parts = [part for part in tokens_in(held.text, held.line or token.line) if not part.is_operator]
-        return [Word(unquote_text(part.text), part.line, (*forks, *held.doubts)) for part in parts]
+        return [Word(plain_text(part.text), part.line, (*forks, *held.doubts)) for part in parts]
 
     def expanded(self, text: str, line: int, doubts: tuple[Doubt | Fork, ...] = ()) -> Word:
         whole: list[Doubt | Fork] = list(doubts)
@@ -125,7 +115,7 @@ class _Script:
             whole.extend(word.doubts)
             return word.text
 
-        return Word(unquote_text(_EXPANSION.sub(value, text)), line, tuple(whole))
+        return Word(plain_text(_EXPANSION.sub(value, text)), line, tuple(whole))
 
     def value(self, match: re.Match[str], line: int) -> Word:
         name, how = match["name"] or match["braced"], match["how"] or ""

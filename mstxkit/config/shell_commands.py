@@ -61,7 +61,7 @@ def tokens_in(text: str, line: int = 1) -> list[Token]:
     return taking.tokens
 
 
-def unquote_text(text: str) -> str:
+def plain_text(text: str) -> str:
     """A word's text after its variables have been replaced: what was quoted is as it was."""
     return text.replace(_PLAIN_DOLLAR, "$").replace(_PLAIN_BACKTICK, "`")
 
@@ -179,7 +179,7 @@ class Fork:
         if not self.has_else or len({arm.first for arm in self.open}) < len(self.open):
             choose = [*choose[:1], f"--branch not:{self.open[0].first}"] if len(choose) < 3 else choose
         why = f"what is configured depends on this condition: {held}; choose with {' or '.join(choose)}"
-        return Doubt(self.line, unquote_text(" ".join(filter(None, (self.kind, *self.condition)))), why)
+        return Doubt(self.line, plain_text(" ".join(filter(None, (self.kind, *self.condition)))), why)
 
     def choose(self, arm: Arm, is_taken: bool) -> None:
         """Settle it: one branch is taken and no other; or one is not, which leaves another."""
@@ -221,7 +221,7 @@ class _Frame:
         self.pattern: list[str] = []
 
 
-def list_commands(tokens: list[Token], forks: list[Fork]) -> list[Command]:
+def commands_in(tokens: list[Token], forks: list[Fork]) -> list[Command]:
     """All commands in order; `forks` gets every condition."""
     reading = _Commands(forks)
     for token in tokens:
