@@ -142,7 +142,7 @@ def _rank(run: str, host: str, rank: int) -> None:
     import mstxkit
     from mstxkit.escalation.duty import duty
 
-    duty.backends.here = lambda: ("torch", {})  # none is loaded: nothing is recorded, armed is where it ends
+    duty.backends.find_profiler = lambda: ("torch", {})  # none is loaded: nothing is recorded, armed is where it ends
     with mstxkit.capture(run, live_folder=host, act="escalate"):
         step = 0
         while not select.select([sys.stdin], [], [], STEP_S)[0]:

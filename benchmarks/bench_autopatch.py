@@ -38,12 +38,12 @@ PATCH = "import mstxkit; mstxkit.autopatch('verl')"
 WATCH = """
 import mstxkit, ray, time, torch
 from mstxkit.host import imports
-spent, run = [], imports._run
+spent, run = [], imports._run_hook
 def timed(*of_a_hook):
     began = time.process_time_ns()
     run(*of_a_hook)
     spent.append(time.process_time_ns() - began)
-imports._run = timed
+imports._run_hook = timed
 """
 # Statements before the clock starts, those that are timed, and what is printed besides.
 IN_PROCESSES = {

@@ -26,11 +26,11 @@ from mstxkit.recorder import entries
 torch.set_num_threads(1)
 dist.init_process_group("gloo")
 number, group, lock = torch.ones(1), dist.group.WORLD, threading.RLock()
-bare, kept = (lambda self, *args: None), entries._entering(lambda self, *args: None, 1)
+bare, kept = (lambda self, *args: None), entries._wrap_entry(lambda self, *args: None, 1)
 class Work:
     def wait(self):
         return True
-waited, work = entries._waiting(Work.wait), Work()
+waited, work = entries._wrap_wait(Work.wait), Work()
 
 def ns(action, count):
     best = []

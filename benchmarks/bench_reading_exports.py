@@ -30,10 +30,10 @@ import json, sys, time
 from pathlib import Path
 import numpy, polars, zstandard
 from mstxkit import open_run
-from mstxkit.reading.exporters import load
+from mstxkit.reading.exporters import load_exporter
 def peak_kb():
     return next(int(line.split()[1]) for line in open("/proc/self/status") if line.startswith("VmHWM"))
-exporter, target = load(sys.argv[2]), Path(sys.argv[3])
+exporter, target = load_exporter(sys.argv[2]), Path(sys.argv[3])
 if exporter.form == "folder":
     target.mkdir()
 before, began, cpu = peak_kb(), time.perf_counter(), time.process_time()

@@ -32,7 +32,7 @@ def peak_kb():
     return next(int(line.split()[1]) for line in open("/proc/self/status") if line.startswith("VmHWM"))
 before = peak_kb()
 began, cpu = time.perf_counter(), time.process_time()
-sources = _places.sources([Path(sys.argv[2])], [])
+sources = _places.find_files([Path(sys.argv[2])], [])
 (made,) = _importing.import_all(open_run(sys.argv[1]).files, sources, lambda _: None)
 taken, cpu = time.perf_counter() - began, time.process_time() - cpu
 kinds = [sum(row[name] for row in made.rows) / 1e9 for name in ("computing_ns", "communicating_ns", "free_ns")]

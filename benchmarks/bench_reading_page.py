@@ -51,8 +51,8 @@ from mstxkit.reading.page import writing
 from mstxkit.reading.report import summary
 began, cpu = time.perf_counter(), time.process_time()
 run = open_run(sys.argv[1])
-document = summary.summarise(run)
-size = writing.write(run, document, Path(sys.argv[2]))
+document = summary.summarise_run(run)
+size = writing.write_page(run, document, Path(sys.argv[2]))
 print(json.dumps([time.process_time() - cpu, time.perf_counter() - began, peak_mb(), size,
                   document["headline"]["verdict"]]))
 """

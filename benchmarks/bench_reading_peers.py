@@ -34,8 +34,8 @@ EXPORT = """
 import sys
 from pathlib import Path
 from mstxkit import open_run
-from mstxkit.reading.exporters import load
-run, to, target, ranks = sys.argv[1], load(sys.argv[2]), Path(sys.argv[3]), int(sys.argv[4])
+from mstxkit.reading.exporters import load_exporter
+run, to, target, ranks = sys.argv[1], load_exporter(sys.argv[2]), Path(sys.argv[3]), int(sys.argv[4])
 target.mkdir()
 if to.form == "folder":
     to.write_to(open_run(run, ranks=range(ranks)), target)

@@ -19,7 +19,7 @@ PROCESSES = 3
 PROGRAM = """
 import json, sys, time
 import torch, torch.distributed as dist
-from mstxkit.recorder.torch_rings import find
+from mstxkit.recorder.torch_rings import find_ring
 
 torch.set_num_threads(1)
 dist.init_process_group("gloo")
@@ -33,7 +33,7 @@ def entry_ns(count=400):
 
 entry_ns(600)
 costs = [entry_ns() for _ in range(9)]
-ring = find()
+ring = find_ring()
 reads = [ring.read() for _ in range(9)] if ring else []
 if dist.get_rank() == 0:
     print(json.dumps({

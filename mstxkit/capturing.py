@@ -173,7 +173,7 @@ def _take_recorder(recorder: Any, is_forked: bool = False) -> None:
         entering = "torch.distributed", "mstxkit.recorder.entries"
         rings = Postponed(*of_rings, is_wanted=lambda: any(map(sys.modules.get, entering)))
         if (entries := sys.modules.get(entering[1])) is not None:
-            entries.forget()
+            entries.forget_entries()
         if settings.hang_s:
             _beside.last_words = LastWordsHere(recorder.live.path, partial(rings.ask, "read_now"), learn)
         words = [] if _beside.last_words is None else [_beside.last_words.consider]

@@ -211,7 +211,7 @@ def test_a_program_without_logging_hears_of_it_all_the_same() -> None:
         import sys
         from mstxkit import faults
         faults.say_once("seen"), faults.say_once("of no weight", is_asked_for=True)
-        faults.note("sealer", ValueError("broken"))
+        faults.note_fault("sealer", ValueError("broken"))
         print("logging" in sys.modules)
     """
     status, out, err = lives.finished(lives.start(program))

@@ -91,7 +91,7 @@ def test_metrics_never_raise_and_never_touch_the_run_folder(run: Path, monkeypat
         (live / layout.FIGURES_HERE).rmdir()
         with monkeypatch.context() as context:
             context.setattr(FiguresHere, "values", lambda _: 1 / 0)
-            context.setattr(process_status.faults, "note", lambda site, exc: None)
+            context.setattr(process_status.faults, "note_fault", lambda site, exc: None)
             failed = mstxkit.metrics()
 
     assert (broken, failed) == ({}, {})

@@ -169,7 +169,7 @@ def _reach_workers(_: ModuleType) -> None:
 def _leave_ray() -> None:
     imports.forget_hook("ray", _reach_workers)
     if (ray_job := sys.modules.get(f"{__package__}.ray_job")) is not None:
-        ray_job.undo("capture")
+        ray_job.restore_ray("capture")
 
 
 def _join_run(run: Any, config: Any, overrides: CaptureSettings) -> Capture:

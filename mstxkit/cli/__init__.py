@@ -35,7 +35,7 @@ def main() -> None:
     """Run the verb that the command line names."""
     capturing = sys.modules.get("mstxkit.capturing")
     if capturing is not None:  # loaded for MSTXKIT_RUN: a look at a run must not become part of it
-        capturing.discard()
+        capturing.discard_recording()
     activation = sys.modules.get("mstxkit.bootstrap.activation")
     if activation is not None:  # loaded for MSTXKIT_AUTOPATCH: that is meant for what we run, not for us
         activation.unpatch()

@@ -54,14 +54,14 @@ class JobController:
     def _work(self) -> None:
         desk_of = import_module("mstxkit.judging.desk")
         batches, lock_of = import_module("mstxkit.store.batches"), import_module("mstxkit.store.judge_lock")
-        outlets = import_module("mstxkit.telemetry.outlets").told(self._run, self._run_id, self._metrics, True)
+        outlets = import_module("mstxkit.telemetry.outlets").open_outlets(self._run, self._run_id, self._metrics, True)
         desk = desk_of.Desk(self._run, self._run_id, WHO, outlets=outlets)
         reads_s, lock = 0.0, None
         while True:
             try:
                 if time.monotonic() >= reads_s:
                     if lock is None and self._run.is_dir():
-                        lock = lock_of.take(self._run)
+                        lock = lock_of.take_lock(self._run)
                         desk.hold(lock)
                     desk.look()
                     reads_s = time.monotonic() + _READS_EVERY_S
@@ -82,7 +82,7 @@ class JobController:
         with self._lock:
             frames, self._frames = self._frames, []
         now_s = time.time()
-        for batch in batches.decode(b"".join(frames), self._run_id).batches:
+        for batch in batches.decode_batches(b"".join(frames), self._run_id).batches:
             if desk.controller.directory.knows(batch):  # else its host's file tells of whom it is, from its beginning
                 desk.controller.take(batch, now_s)
 

@@ -1,6 +1,6 @@
 """Judges a job step by step: who made the others wait, in which stage, and why. No clock, no file; of values alone.
 
-judge = JobJudge(settings.defaults(), run="runs/exp7")
+judge = JobJudge(settings.default_settings(), run="runs/exp7")
 judged = judge.close(step, time.time_ns())
 """
 

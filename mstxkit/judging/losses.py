@@ -109,7 +109,8 @@ class Losses:
         by_rings = any(part.where in (INSIDE, LINK) for part in parts)
         of = list(self._with_rings if by_rings else self.steps)
         newest = map(self._job.feeds.told_of, list(self.steps)[-_WINDOW:])
-        fed = {kind for course in newest for kind, feed in zip(course.kinds, course.feeds) if _is_known(feed)}
+        pieces = (kind for course in newest for kind, feed in zip(course.kinds, course.feeds) if _is_known(feed))
+        fed = {kind for kind in pieces if kind.where == IN}
         count = _WINDOW_OF_RINGS if by_rings else _WINDOW
         ends = range(max(1, len(of) + 1 - max(1, steps)), len(of) + 1)
         windows = (self._window(of[:end], count, fed) for end in ends)
@@ -148,9 +149,10 @@ class Losses:
     def _lost(self, window: list[Course], parts: Sequence[Surplus], base_s: float, fed: set[Piece]) -> StepLoss | None:
         """What the last of these steps loses, what was won in those before it being won already."""
         last, courses = window[-1], self._job.courses(window)
-        # The newest is left out, of which others tell late.
-        counted = [of for of in window[len(window) // 2 : -1] if of.members == last.members] if fed else [last]
-        if not counted or (fed and len(window) <= _WINDOW // 2):
+        # What one is earlier comes round in some steps: the last together, but the newest, of which others tell late.
+        is_fed = any(feed is not None for of in window for feed in of.feeds)
+        counted = [of for of in window[len(window) // 2 : -1] if is_fed and of.members == last.members] or [last]
+        if fed and (counted[0] is last or len(window) <= _WINDOW // 2):
             return StepLoss(np.nan, np.nan)
         less = {of.place: list(_find_less(of, parts, base_s, last.role)) for of in courses if of.step >= window[0].step}
         if not less[last.place]:
@@ -159,21 +161,21 @@ class Losses:
         keys = {key for part in parts for key in part.members}
         those = replay.near_to(last, np.array([key_of(peer) in keys for peer in last.members], bool))
         leads = replay.leads_of(courses, less)
-        won_s = _won_for_good_s(counted, leads, those, fed)
+        won_s = _won_s(counted, leads, those, fed)
         length_s = float(np.mean([replay.length_s(of, those) for of in counted]))
         return StepLoss(min(won_s, length_s), length_s) if np.isfinite(won_s) and length_s > 0 else None
 
     def _window(self, steps: list[Course], count: int, fed: set[Piece]) -> list[Course]:
-        """The last of these steps and some before it. Where pieces are fed by another role they follow each other, as
-        far back as it is known by whom: before that nobody sees that what was won is lost again in waiting.
+        """The last of these steps and some before it. Where stages wait for another role they follow each other, as far
+        back as it is known for whom: before that nobody sees that what was won is lost again in waiting.
         """
         if not fed:
             return [*map(self._job.feeds.told_of, steps[-count:])]
         with_rings = {of.step: of for of in steps}
         before = [with_rings.get(of.step, of) for of in self.steps if of.step < steps[-1].step]
         window = [*map(self._job.feeds.told_of, [*before[1 - _WINDOW :], steps[-1]])]
-        of_fed = ([feed for kind, feed in zip(of.kinds, of.feeds) if kind in fed] for of in window[:-1])
-        unknown = [at for at, feeds in enumerate(of_fed, 1) if not all(map(_is_known, feeds))]
+        waited = ([feed for kind, feed in zip(of.kinds, of.feeds) if kind in fed] for of in window[:-1])
+        unknown = [at for at, feeds in enumerate(waited, 1) if not all(map(_is_known, feeds))]
         return window[max(unknown, default=0) :]
 
     def _course(self, step: RoleStep, pieces: StepPieces, tells: Inside | None, before_s: Vector | None) -> Course:
@@ -212,11 +214,9 @@ def _is_known(feed: Feed | None) -> bool:
     return feed is not None and bool((feed.course >= 0).any())
 
 
-def _won_for_good_s(
-    counted: Sequence[Course], leads: Mapping[Place, Matrix], those: Truths, fed: Iterable[Piece]
-) -> float:
-    """By how much shorter these steps are, in the mean, where one role hands over to another: no more than what they
-    are still ahead by, in the last few of them, once they have been handed what they wait for.
+def _won_s(counted: Sequence[Course], leads: Mapping[Place, Matrix], those: Truths, fed: set[Piece]) -> float:
+    """By how much shorter these steps are, in the mean. Where stages wait for another role: no more than what members
+    are still ahead by, in the last few of these steps, once they have been handed what they wait for.
     """
     last = [(of, kind) for of in counted[-_FEW:] for kind in fed if kind in of.kinds]
     ahead_s = np.fmin.reduce([replay.sooner_s(of, kind, leads[of.place], those) for of, kind in last], initial=np.inf)

@@ -72,7 +72,7 @@ TRAINER = (
             ),
             *each(group, "wait_all_ref_objs_run_over", "exit_infer_mode", attributes=_GROUP, waits=True),
             Target(f"{group}.enter_infer_mode", step=steps.next_one, attributes=_GROUP, waits=True),
-            Target(f"{group}.get_iteration", kind="around", value=f"{_STEPS}:resumed", waits=True),
+            Target(f"{group}.get_iteration", kind="around", value=f"{_STEPS}:learn_resumed", waits=True),
             *each(group, "initialize_actor_handlers", "initialize", process_role="trainer", waits=True),
         )
     ),

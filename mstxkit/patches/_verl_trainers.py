@@ -40,8 +40,8 @@ BLOCKS = tuple(
 # utils/profiler/mstx_profile.py, all versions: NPUProfiler.annotate and marked_timer give verl's own marks by these.
 # In a profiled step they would be there twice, as ours go into the same trace.
 OWN_MARKS = (
-    Target(f"{PROFILER}.mstx_profile:mark_start_range", kind=VALUE, value=f"{MARKS}:start"),
-    Target(f"{PROFILER}.mstx_profile:mark_end_range", kind=VALUE, value=f"{MARKS}:end"),
+    Target(f"{PROFILER}.mstx_profile:mark_start_range", kind=VALUE, value=f"{MARKS}:start_mark"),
+    Target(f"{PROFILER}.mstx_profile:mark_end_range", kind=VALUE, value=f"{MARKS}:end_mark"),
 )
 
 # verl's own profiler, where mstxkit carries out its section instead.

@@ -28,7 +28,7 @@ def _read_model(self: Any, model: Any, *args: Any, **kwargs: Any) -> dict[str, s
 
 def _rl_train(where: str) -> Target:
     """Training with RL, from where until when accelerate's part is that of `actor_update`."""
-    return Target(f"{where}.train", kind=AROUND, value=f"{_MINE}:trained", process_role="trainer")
+    return Target(f"{where}.train", kind=AROUND, value=f"{_MINE}:wrap_train", process_role="trainer")
 
 
 def _target_updates(where: str, **attributes: str) -> tuple[Target, ...]:

@@ -29,7 +29,7 @@ _fork_hook_registered = False
 def _listen_to(name: str, profiler: ModuleType) -> None:
     from importlib import import_module
 
-    import_module(f"{__name__}.{name}").listen(profiler)
+    import_module(f"{__name__}.{name}").listen_to(profiler)
 
 
 _hooks = {name: partial(_listen_to, name) for name in _PROFILERS}

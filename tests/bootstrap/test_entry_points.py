@@ -23,7 +23,7 @@ def load(group):
 """
 SHOWS = """
 from mstxkit.bootstrap import activation
-print(activation.specification() or "nothing")
+print(activation.specify_autopatch() or "nothing")
 """
 # As the frameworks do it; see the sources that the package's modules name.
 AS_VERL = f"{LOADS}\nload('verl.plugins')\n{SHOWS}"

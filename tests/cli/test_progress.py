@@ -19,8 +19,8 @@ from mstxkit.errors import MstxkitError
 
 WORK = """
 import sys, time
-from mstxkit.cli._show import progress
-with progress("Counting [sheep]", total=3) as advance:
+from mstxkit.cli._show import show_progress
+with show_progress("Counting [sheep]", total=3) as advance:
     for _ in range(2):
         time.sleep(0.12)
         advance(1)
@@ -30,8 +30,8 @@ with progress("Counting [sheep]", total=3) as advance:
 INTERRUPTED = """
 import os, signal, sys
 from pathlib import Path
-from mstxkit.cli._output import whole
-with whole(Path(sys.argv[1]), is_folder=sys.argv[2] == "folder") as draft:
+from mstxkit.cli._output import write_whole
+with write_whole(Path(sys.argv[1]), is_folder=sys.argv[2] == "folder") as draft:
     (draft / "part" if draft.is_dir() else draft).write_text("half of it")
     os.kill(os.getpid(), signal.SIGINT)
     signal.pause()

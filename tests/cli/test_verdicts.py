@@ -85,7 +85,7 @@ def watched(tmp_path: Path) -> Watched:
 def judge(watched: Watched) -> Iterator[subprocess.Popen[bytes]]:
     """Somebody else who judges the run: another process, or the lock would be free to us."""
     code = "import sys; from pathlib import Path; from mstxkit.store import judge_lock; "
-    code += "judge_lock.take(Path(sys.argv[1])); print(flush=True); sys.stdin.read()"
+    code += "judge_lock.take_lock(Path(sys.argv[1])); print(flush=True); sys.stdin.read()"
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
     with subprocess.Popen([sys.executable, "-c", code, str(watched.run)], **pipes) as process:  # type: ignore[call-overload]
         process.stdout.readline()

@@ -40,11 +40,11 @@ class Nothing:
 LACKING = set(sys.argv[1].split(","))
 sys.meta_path.insert(0, Nothing())
 from typer.testing import CliRunner
-from mstxkit.cli import application
+from mstxkit.cli import build_application
 said = {}
 for line in sys.stdin.read().splitlines():
     words = line.split()
-    done = CliRunner().invoke(application(words[0]), words)
+    done = CliRunner().invoke(build_application(words[0]), words)
     error = "" if done.exception is None or isinstance(done.exception, SystemExit) else repr(done.exception)
     said[line] = done.exit_code, done.output, error
 print(json.dumps(said))

@@ -287,7 +287,7 @@ def test_what_the_disk_does_not_take_is_written_when_it_does(
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(batch_log.KeptOpen, "append", full)
-    monkeypatch.setattr(module.faults, "note", lambda site, exc: None)
+    monkeypatch.setattr(module.faults, "note_fault", lambda site, exc: None)
     for step in (2, 3):
         place.hand(0, step)
         agent.turn()

@@ -70,7 +70,7 @@ def ray(monkeypatch: pytest.MonkeyPatch) -> FakeRay:
     worker = SimpleNamespace(global_worker=SimpleNamespace(connected=True))
     monkeypatch.setitem(sys.modules, "ray", fake)  # type: ignore[arg-type]
     monkeypatch.setitem(sys.modules, "ray._private.worker", worker)  # type: ignore[arg-type]
-    monkeypatch.setattr(ray_link.faults, "note", lambda site, exc: None)
+    monkeypatch.setattr(ray_link.faults, "note_fault", lambda site, exc: None)
     return fake
 
 

@@ -28,9 +28,9 @@ for line in sys.stdin:
     script, url = json.loads(line)
     names = {**vars(loop), "torch": torch, "dist": dist}
     names["say"] = lambda **figures: print(json.dumps(figures), flush=True)
-    loop.join(url)
+    loop.join_ranks(url)
     exec(script, names)
-    loop.leave()
+    loop.leave_ranks()
 """
 
 

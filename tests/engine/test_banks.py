@@ -413,7 +413,7 @@ def test_recording_may_stop_and_begin_again_while_a_long_text_of_an_end_is_cut(e
             return names.utf8(text)
 
         held, second = engine.mstx_range("held"), []
-        engine.set_hooks(names.describe, cut, faults.note, None)
+        engine.set_hooks(names.describe_site, cut, faults.note_fault, None)
         for is_attached_anew in (False, True):
             Written(engine)
             with engine.mstx_range("x", text="x" * 5000):

@@ -20,7 +20,7 @@ HOLDS = """
     import sys
     from pathlib import Path
     from mstxkit.host import life
-    print(life.hold(Path(sys.argv[1])), flush=True)
+    print(life.hold_lock(Path(sys.argv[1])), flush=True)
     for line in sys.stdin:
         exec(line)
         print("done", flush=True)
@@ -118,7 +118,7 @@ def test_a_forked_daemon_keeps_the_files_it_opened_after_it_had_closed_all_it_wa
         import os, sys
         from pathlib import Path
         from mstxkit.host import life
-        life.hold(Path(sys.argv[1]))
+        life.hold_lock(Path(sys.argv[1]))
         if (pid := os.fork()) == 0:
             os.closerange(3, 1000)
             own = [os.open("/dev/null", os.O_RDONLY) for _ in range(8)]
@@ -137,7 +137,7 @@ def test_a_lock_that_the_program_lost_is_taken_again(path: Path, harm: str) -> N
     holder = Holder(path)
     holder.does(f"import os; {harm}")
     lost = life.is_held(str(path))
-    holder.does("life.keep(Path(sys.argv[1]))")
+    holder.does("life.keep_lock(Path(sys.argv[1]))")
 
     assert lost is not True
     assert life.is_held(str(path)) is True

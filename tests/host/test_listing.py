@@ -24,10 +24,10 @@ def hook(event, arguments):
     if event in ("os.listdir", "os.scandir", "open") and arguments and "mstxkit" in str(arguments[0]):
         touched.append([event, str(arguments[0])])
 
-backends.chosen(), presets.names()
+backends.choose_backend(), presets.list_presets()
 sys.addaudithook(hook)
 for _ in range(3):
-    backends.chosen(), presets.names()
+    backends.choose_backend(), presets.list_presets()
 print(json.dumps(touched))
 """
 

@@ -163,7 +163,7 @@ from mindspore.profiler.envprofiler import EnvProfiler
 from mindspore.profiler.profiler_interface import ProfilerInterface
 
 (mindspore.Tensor(numpy.ones((2, 2), numpy.float32)) + 1).asnumpy()
-session = backends.load("mindspore").start(presets.load("full"), Path("ours"))
+session = backends.load_backend("mindspore").start(presets.load_preset("full"), Path("ours"))
 told = {"running": ProfilerInterface.is_initialized, "ours": session.is_running, "problems": session.stop().problems}
 told["goes on"] = ProfilerInterface.is_initialized
 if EnvProfiler.profiler is not None:

@@ -14,7 +14,7 @@ import json
 from mstxkit.escalation.duty.own_sections import carried_out_by_itself
 from mstxkit.profiling import theirs
 
-theirs.watch()
+theirs.watch_profilers()
 from mindspore.profiler import DynamicProfilerMonitor
 
 before = carried_out_by_itself("mindspore")

@@ -27,18 +27,18 @@ from mindspore.profiler.profiler_interface import ProfilerInterface
 from mstxkit import faults
 from mstxkit.profiling import backends, presets
 
-backend, refused = backends.chosen()
-told = {"backend": [backend.name, refused], "loaded": backends.load("mindspore") is backend}
+backend, refused = backends.choose_backend()
+told = {"backend": [backend.name, refused], "loaded": backends.load_backend("mindspore") is backend}
 ones = mindspore.Tensor(numpy.ones((4, 4), numpy.float32))
 
 def said(outcome):
     return {**outcome._asdict(), "folder": outcome.folder and str(outcome.folder)}
 
 def recorded(name, folder, steps=()):
-    session = backend.start(presets.load(name), Path(folder))
+    session = backend.start(presets.load_preset(name), Path(folder))
     running = ProfilerInterface.is_initialized
     (ones @ ones).sum().asnumpy()
-    second = said(backend.start(presets.load(name), Path("second")).stop())
+    second = said(backend.start(presets.load_preset(name), Path("second")).stop())
     elsewhere = []
     thread = threading.Thread(target=lambda: elsewhere.append(said(session.stop(steps))))
     thread.start()
@@ -53,12 +53,12 @@ told["odd folder"] = recorded("full", "lr=1,kl=2")
 
 handler = mindspore.profiler.tensorboard_trace_handler("users", analyse_flag=False)
 users = mindspore.profiler.profile(on_trace_ready=handler)
-told["while theirs"] = said(backend.start(presets.load("full"), Path("refused")).stop())
+told["while theirs"] = said(backend.start(presets.load_preset("full"), Path("refused")).stop())
 told["theirs goes on"] = ProfilerInterface.is_initialized
 users.stop()
 told["over"] = not ProfilerInterface.is_initialized
 
-session = backend.start(presets.load("full"), Path("lost"))
+session = backend.start(presets.load_preset("full"), Path("lost"))
 session._recorder._profiler.action_controller.action_map.clear()
 told["lost"] = said(session.stop())
 told["lost is closed"] = not ProfilerInterface.is_initialized

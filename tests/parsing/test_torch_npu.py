@@ -38,9 +38,9 @@ from mstxkit import sinks, stage
 from mstxkit.profiling import backends, presets
 sinks.install_all()
 import torch, torch_npu
-backend, _ = backends.chosen()
+backend, _ = backends.choose_backend()
 for name in ("light", "full"):
-    session = backend.start(presets.load(name), Path(sys.argv[0]).parent / name)
+    session = backend.start(presets.load_preset(name), Path(sys.argv[0]).parent / name)
     with stage("actor_update"):
         torch.ones(3).add(1)
     while not session.bytes_so_far():

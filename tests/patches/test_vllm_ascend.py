@@ -217,7 +217,7 @@ def train():
     module = importlib.import_module("{WORKER}")
     with captured():
         assert (module.NPUWorker().load_model(), module.Trainer().train()) == ("loaded", "trained")
-    print(identity.current()["role"], flush=True)
+    print(identity.read_current()["role"], flush=True)
 
 
 sys.path.insert(0, sys.argv[1])

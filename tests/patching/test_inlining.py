@@ -367,7 +367,7 @@ import types
 module = sys.modules["acme"] = types.ModuleType("acme")
 module.Trainer = Trainer
 fields = dict(step="k", attributes={"a": "a", "n": "self.n"})
-registry.install([(Patch("acme", "any", (Target("acme:Trainer.update", role="stage", **fields),)), False)])
+registry.install_patches([(Patch("acme", "any", (Target("acme:Trainer.update", role="stage", **fields),)), False)])
 sys.stdout.buffer.write(cloudpickle.dumps(Trainer))
 """
 RUN = """

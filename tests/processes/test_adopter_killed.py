@@ -38,7 +38,7 @@ DIES = """
         setattr(os, name, counted(getattr(os, name), name == "write"))
     import pathlib
     pathlib.Path.unlink = counted(pathlib.Path.unlink, False)
-    adopt.collect(sys.argv[1])
+    adopt.collect_dead(sys.argv[1])
     print("went through", calls[0])
 """
 # An adoption does at least so much, however many banks an engine needs.

@@ -108,7 +108,7 @@ PROGRAM = """
         for name in sorted(set(names)):
             run, ranks = place / name, [rank for rank in range(2) if names[rank] == name]
             until(lambda: set(states(run)) >= set(ranks) and (trains is train or (place / "steady").exists()))
-            asking.ask(run, {"stage": "actor_update", "ranks": ranks, **window})
+            asking.ask_ranks(run, {"stage": "actor_update", "ranks": ranks, **window})
         return {"pids": pids, "status": [os.waitpid(pid, 0)[1] for pid in pids]}
 
     ones = case(0, ("one", "one"), train, occurrences=1), case(1, ("one", "other"), train, occurrences=1)

@@ -104,7 +104,7 @@ def test_a_child_does_not_wait_for_that_folder_either_and_records_once_it_answer
     assert "unrecorded" not in names
 
 
-@pytest.mark.parametrize("ends", ["", "capturing.stop()"])
+@pytest.mark.parametrize("ends", ["", "capturing.stop_recording()"])
 def test_children_that_give_up_and_leave_are_counted_by_their_parent(run: Path, ends: str) -> None:
     """Nothing else tells of them. The process that is stopped counts them then."""
     program = """

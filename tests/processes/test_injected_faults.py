@@ -47,9 +47,9 @@ def record(count: int) -> None:
 
 
 SEALING = {
-    "segment.compress": (segment, "compress", RuntimeError("injected")),
+    "segment.compress": (segment, "compress_stream", RuntimeError("injected")),
     "segment.pack_block": (segment, "pack_block", MemoryError()),
-    "blocks.about": (blocks, "about", KeyError("injected")),
+    "blocks.about": (blocks, "describe_process", KeyError("injected")),
     "SealedFiles.append": (SealedFiles, "append", OSError(28, "injected")),
     "os.write": (os, "write", OSError(5, "injected")),
 }

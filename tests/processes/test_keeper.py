@@ -170,7 +170,7 @@ HOLDS = """
     import sys, time
     from pathlib import Path
     from mstxkit.host import life
-    print("held" if life.hold(Path(sys.argv[1])) else "another one's", flush=True)
+    print("held" if life.hold_lock(Path(sys.argv[1])) else "another one's", flush=True)
     if int(sys.argv[2]):
         life.let_go(Path(sys.argv[1]))
     sys.stdin.readline()

@@ -137,7 +137,7 @@ def test_recording_goes_on_while_the_runs_disk_is_really_frozen(frozen_disk: Pat
     record(10_000)
     def sealed():
         here = [path for path in Path(disk).rglob("*.mxs*")]
-        blocks = [block for path in here for block in segment.scan(path.read_bytes())]
+        blocks = [block for path in here for block in segment.scan_blocks(path.read_bytes())]
         return sum(block.meta.get("records", 0) for block in blocks if block.kind == segment.RECORDS)
     while sealed() < 10_100 and time.monotonic() < began + 30: time.sleep(0.05)
     print(sealed(), flush=True)

@@ -119,7 +119,7 @@ def test_what_others_left_is_adopted_by_the_next_start_on_the_host(run: Path) ->
 
 def test_adopters_at_once_share_the_work_and_double_nothing(run: Path) -> None:
     lives.leave_dead(run, 6)
-    collect = "import json, sys; from mstxkit.recorder import adopt; print(json.dumps(adopt.collect(sys.argv[1])))"
+    collect = "import json, sys; from mstxkit.recorder import adopt; print(json.dumps(adopt.collect_dead(sys.argv[1])))"
     adopters = [lives.start(collect, run) for _ in range(4)]
     adopted = [one for process in adopters for one in json.loads(lives.finished(process)[1])]
 

@@ -225,7 +225,7 @@ ASKS = """
     run, count = Path(sys.argv[1]), int(sys.argv[2])
     control = ControlFolder(run, run_file.id_of(run))
     fields = {"stage": "actor_update", "ranks": "all", "occurrences": 1, "preset": "full", "occasion": "now"}
-    asked = request.checked(fields, request.Known(("actor_update",), range(count), ("full",)))
+    asked = request.check_request(fields, request.Known(("actor_update",), range(count), ("full",)))
     control.send(messages.of_request(asked))
     states, ends = [], time.monotonic() + 40
     while states != ["armed"] * count and time.monotonic() < ends:

@@ -33,7 +33,7 @@ RECORDS = """
 """
 # Another pid namespace and another time namespace, where pids and start times are others; needs root.
 ELSEWHERE = ["unshare", "--pid", "--time", "--boottime", "5000", "--monotonic", "5000", "--fork", "--mount-proc"]
-COLLECTS = "import sys; from mstxkit.recorder import adopt; print(len(adopt.collect(sys.argv[1])))"
+COLLECTS = "import sys; from mstxkit.recorder import adopt; print(len(adopt.collect_dead(sys.argv[1])))"
 
 
 def can_be_elsewhere() -> bool:

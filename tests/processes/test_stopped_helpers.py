@@ -29,7 +29,7 @@ RANK = """
     import mstxkit
     from mstxkit import capturing
     mstxkit.capture(sys.argv[1])
-    answers, collect = threading.Event(), adopt.collect
+    answers, collect = threading.Event(), adopt.collect_dead
     def look():
         keeper = capturing._beside.keeper.get()
         return keeper._is_keeper and keeper._has_looked  # what was left before is sealed: it is at nothing now
@@ -38,7 +38,7 @@ RANK = """
         if line == "keeper?\\n":
             print(look(), flush=True)
         if line == "hang\\n":
-            adopt.collect = lambda *of, **more: answers.wait() and collect(*of, **more)
+            adopt.collect_dead = lambda *of, **more: answers.wait() and collect(*of, **more)
         if line == "answer\\n":
             answers.set()
         with mstxkit.stage("work"):

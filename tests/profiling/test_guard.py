@@ -29,7 +29,7 @@ def answer(word, *words):
     if word == "take":
         device, run, stage = words
         number = None if device == "none" else int(device)
-        mine = guard.take(number, run=run, stage=stage, folder=Path(os.environ["AT"]))
+        mine = guard.take_device(number, run=run, stage=stage, folder=Path(os.environ["AT"]))
         return "taken" if isinstance(mine, guard.Claim) else f"refused: {mine.sentence}"
     if word == "release":
         return str(mine.release())

@@ -32,26 +32,27 @@ exec(compile(source, limits.__file__, "exec"), vars(limits))
 
 from builders import recorded_profilers as recorded
 import mstxkit.cli
-from mstxkit.config.model import schema
+from mstxkit.config.model import make_schema
 from mstxkit.profiling import backends, presets
 from mstxkit.profiling.declare import Preset
-from mstxkit.store.request import Known, checked
+from mstxkit.store.request import Known, check_request
 
 def asked(**given):
     try:
-        return checked({"stage": "actor_update", "ranks": [0], **given}, Known(["actor_update"], [0], ["full"]))
+        return check_request({"stage": "actor_update", "ranks": [0], **given}, Known(["actor_update"], [0], ["full"]))
     except ConfigError as exc:
         return str(exc)
 
 def called(name, made, preset):
     sys.modules.update(made[1])
-    outcome = backends.load(name).start(preset, Path(tempfile.mkdtemp(dir=folder))).stop()
-    return {call: given for call, given in made[0].calls}, backends.load(name).described(preset)[1], outcome.problems
+    outcome = backends.load_backend(name).start(preset, Path(tempfile.mkdtemp(dir=folder))).stop()
+    described = backends.load_backend(name).described(preset)[1]
+    return {call: given for call, given in made[0].calls}, described, outcome.problems
 
 folder = Path(sys.argv[1])
 told = {}
 preset = presets.made_preset(None, [("ticks", True)]).preset
-told["presets"] = [preset.ticks, Preset("mine", "level0", ticks=True).ticks, presets.load("full").ticks]
+told["presets"] = [preset.ticks, Preset("mine", "level0", ticks=True).ticks, presets.load_preset("full").ticks]
 right = asked(options={"ticks": True}, limits={"files": 3})
 told["request"] = right.as_json()
 told["wrong"] = [asked(options={"ticks": 7}), asked(limits={"files": 101})]
@@ -60,7 +61,7 @@ written = io.StringIO()
 with contextlib.redirect_stdout(written), contextlib.suppress(SystemExit):
     mstxkit.cli.build_application()(["config", "show", str(folder / "own.yaml"), "--json"], prog_name="mstxkit")
 told["shown"] = json.loads(written.getvalue())
-fields = {**schema()["properties"], **schema()["$defs"]["Limits"]["properties"]}
+fields = {**make_schema()["properties"], **make_schema()["$defs"]["Limits"]["properties"]}
 told["schema"] = [fields["ticks"]["description"], fields["files"]["description"]]
 
 found = recorded.recorded("torch_npu 2.13.0")
@@ -72,7 +73,7 @@ told["without it"] = ["with_ticks" in calls["profile"], notes, problems]
 made = recorded.mindspore()
 calls, notes, problems = called("mindspore", made, preset)
 told["mindspore"] = ["ticks" in calls["_ExperimentalConfig"], notes, problems]
-told["torch"] = backends.load("torch").described(preset)[1]
+told["torch"] = backends.load_backend("torch").described(preset)[1]
 print(json.dumps(told))
 """
 

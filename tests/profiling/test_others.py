@@ -131,7 +131,7 @@ def test_a_module_that_is_still_being_imported_is_no_owner(monkeypatch: pytest.M
 
 
 def test_nothing_is_imported_to_find_out() -> None:
-    asks = "from mstxkit.profiling import guard; guard.take(None).release()"
+    asks = "from mstxkit.profiling import guard; guard.take_device(None).release()"
 
     assert not lives.loads(asks, of="torch torch_npu mindspore verl logging")
 
@@ -141,7 +141,7 @@ import json, sys, threading
 import torch
 from mstxkit.profiling import guard
 def told():
-    result = guard.take(None)
+    result = guard.take_device(None)
     if isinstance(result, guard.Claim):
         result.release()
     return result.sentence if isinstance(result, guard.Refusal) else "free"

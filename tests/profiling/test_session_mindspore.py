@@ -25,12 +25,12 @@ from mstxkit.store import run_file
 from mstxkit.profiling import presets
 import numpy, mindspore
 from mindspore.profiler.profiler_interface import ProfilerInterface
-from mstxkit.profiling.backends import here as backend_here
+from mstxkit.profiling.backends import find_profiler as backend_here
 from mstxkit.profiling.session import OneSession, Order
 run, run_id = run_file.open_run_folder(sys.argv[1])
 one, told = OneSession(), {"backend": backend_here()[0], "begin": [], "end": []}
 def session(preset):
-    order = Order(run, run_id, 1, 2, "actor", "actor_update", 7, presets.load(preset), bytes=1 << 30)
+    order = Order(run, run_id, 1, 2, "actor", "actor_update", 7, presets.load_preset(preset), bytes=1 << 30)
     told["begin"].append(one.begin(order))
     ones = mindspore.Tensor(numpy.ones((4, 4), numpy.float32))
     (ones @ ones).sum().asnumpy()

@@ -41,12 +41,12 @@ sinks.install_all()
 import torch, torch_npu
 import torch_npu.profiler as P
 from mstxkit.profiling.declare import Preset
-from mstxkit.profiling.backends import here as backend_here
+from mstxkit.profiling.backends import find_profiler as backend_here
 from mstxkit.profiling.session import OneSession, Order
 run, run_id = run_file.open_run_folder(os.environ["TRIED_RUN"])
 one, told = OneSession(), {}
 def order(stage, preset, **changes):
-    made = presets.load(preset) if isinstance(preset, str) else preset
+    made = presets.load_preset(preset) if isinstance(preset, str) else preset
     return Order(run, run_id, 3, 4, "actor", stage, 7, made)._replace(**changes)
 def said(recorded):
     return recorded and {**recorded._asdict(), "folder": recorded.folder and str(recorded.folder)}
@@ -347,7 +347,7 @@ from pathlib import Path
 from mstxkit.profiling import guard
 def answer(device):
     global mine
-    mine = guard.take(int(device), run="run-of-another-job", stage="reward", folder=Path(os.environ["AT"]))
+    mine = guard.take_device(int(device), run="run-of-another-job", stage="reward", folder=Path(os.environ["AT"]))
     return type(mine).__name__
 """
 

@@ -23,12 +23,12 @@ from mstxkit.profiling import presets
 sinks.install_all()
 import torch
 from torch.profiler import profile
-from mstxkit.profiling.backends import here as backend_here
+from mstxkit.profiling.backends import find_profiler as backend_here
 from mstxkit.profiling.session import OneSession, Order
 run, run_id = run_file.open_run_folder(sys.argv[1])
 one, told = OneSession(), {"backend": backend_here()}
 def begin(**changes):
-    order = Order(run, run_id, 1, 2, "", "actor_update", 7, presets.load("full"), "ab" * 8, "slow", 60.0, 1000)
+    order = Order(run, run_id, 1, 2, "", "actor_update", 7, presets.load_preset("full"), "ab" * 8, "slow", 60.0, 1000)
     return one.begin(order._replace(**changes))
 def end(holds=""):
     recorded = one.end("the stage ended", [7], holds)

@@ -248,6 +248,6 @@ def test_the_entry_points_are_put_back(kind: Any) -> None:
 
 
 def test_to_look_on_imports_nothing() -> None:
-    looks_on = "from mstxkit.profiling import theirs; theirs.watch()()"
+    looks_on = "from mstxkit.profiling import theirs; theirs.watch_profilers()()"
 
     assert not lives.loads(looks_on, of="torch torch_npu mindspore wrapt logging")

@@ -27,7 +27,7 @@ from mstxkit.reading.dataset import on_ray
 cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1})
 cluster.add_node(num_cpus=1)
 ray.init(address=cluster.address, log_to_driver=False)
-done = on_ray.compact(Path(sys.argv[1]), remove=True)
+done = on_ray.compact_nodes(Path(sys.argv[1]), remove=True)
 print(json.dumps([done._asdict(), ray.is_initialized()]))
 ray.shutdown()
 cluster.shutdown()

@@ -135,7 +135,7 @@ def test_of_two_threads_that_fork_at_once_one_waits_in_vain_and_the_lock_is_free
             """,
             run, is_patient=False,
         )  # fmt: skip
-        lives.run("import sys; from mstxkit.recorder import adopt; adopt.collect(sys.argv[1])", run)
+        lives.run("import sys; from mstxkit.recorder import adopt; adopt.collect_dead(sys.argv[1])", run)
 
 
 @pytest.mark.parametrize(("listed", "ours", "warns"), [(3, 2, True), (4, 2, False), (1, 0, True)])

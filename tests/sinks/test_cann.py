@@ -9,7 +9,7 @@ from mstxkit.testing import CannRun, Fail, StandIn, run_under_cann
 SCRIPT = """
 from mstxkit import mark, mstx_range, sinks, stage
 sinks.install_all()
-print(sinks.states()["cann"])
+print(sinks.describe_all()["cann"])
 with stage("rollout"), mstx_range("decode", domain="engine"):
     mark("here"); mark("there", domain="engine")
 """
@@ -87,7 +87,7 @@ def test_while_a_framework_sends_ranges_itself_the_direct_way_is_closed() -> Non
         cann.give_way("a"); cann.give_way("b")
         with mstx_range("of the framework"): pass
         cann.take_back("a")
-        with mstx_range("still of the framework"): print(cann.state())
+        with mstx_range("still of the framework"): print(cann.describe_state())
         cann.take_back("b")
         with mstx_range("direct again"): pass
     """)
@@ -111,7 +111,7 @@ def test_a_forked_child_is_silent() -> None:
             pid = os.fork()
             if pid == 0:
                 with mstx_range("of the child"): mark("of the child")
-                print(cann.state(), flush=True)
+                print(cann.describe_state(), flush=True)
             else: os.waitpid(pid, 0)
         if pid == 0: os._exit(0)
         with mstx_range("afterwards"): pass

@@ -18,7 +18,7 @@ SCRIPT = """
 import asyncio, json, sys, threading
 from mstxkit import faults, mark, mstx_range, sinks
 sinks.install_all()
-said = [sinks.states()["torch"]]
+said = [sinks.describe_all()["torch"]]
 import torch
 from torch.profiler import ProfilerActivity, profile
 
@@ -51,16 +51,16 @@ def inside():
     with mstx_range("last"): pass
 
 before, after = mstx_range("ends inside"), mstx_range("ends after")
-said.append(sinks.states()["torch"])
+said.append(sinks.describe_all()["torch"])
 before.__enter__()
 with profile(activities=[ProfilerActivity.CPU]) as profiler:
-    said.append(sinks.states()["torch"])
+    said.append(sinks.describe_all()["torch"])
     before.__exit__(None, None, None)
     inside()
     after.__enter__()
 after.__exit__(None, None, None)
 with mstx_range("too late"): pass
-said.append(sinks.states()["torch"])
+said.append(sinks.describe_all()["torch"])
 profiler.export_chrome_trace(sys.argv[1])
 names = [event.key for event in profiler.key_averages()]
 
@@ -69,7 +69,7 @@ with torch.autograd.profiler.profile() as older:
 try:
     with profile(activities=[ProfilerActivity.CPU]): raise LookupError("of the user")
 except LookupError as exc: said.append(str(exc))
-said.append(sinks.states()["torch"])
+said.append(sinks.describe_all()["torch"])
 sinks.uninstall_all()
 undone = torch.autograd.profiler._run_on_profiler_start.__module__
 with profile(activities=[ProfilerActivity.CPU]) as unheard:

@@ -39,7 +39,7 @@ def window(activities=(ProfilerActivity.NPU,), schedule=None, **changes):
     return P.profile(activities=list(activities), schedule=schedule, on_trace_ready=handler,
                      experimental_config=options(**changes))
 
-def state(): return sinks.states()["torch_npu"].split(":")[0]
+def state(): return sinks.describe_all()["torch_npu"].split(":")[0]
 """
 TAIL = "\nprint('told', json.dumps([told, faults.counts]))\n"
 
@@ -295,7 +295,7 @@ def test_a_tool_of_a_launcher_and_a_session_never_get_a_range_twice(tmp_path: Pa
     body = """
     crossing = mstx_range("direct, ends inside"); crossing.__enter__()
     with window():
-        told.append(sinks.states()["cann"])
+        told.append(sinks.describe_all()["cann"])
         crossing.__exit__(None, None, None)
         with mstx_range("of the session"): pass
     with mstx_range("direct again"): pass

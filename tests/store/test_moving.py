@@ -53,7 +53,7 @@ def test_what_is_still_to_be_sealed_stays_also_while_somebody_is_at_it(place: Se
 def test_who_holds_its_lock_lives_though_its_pointer_is_gone(place: SealedPlace) -> None:
     process = place.process(1)
     place.write(process, 1)
-    holds = "life.hold(pathlib.Path(sys.argv[1])); print(flush=True); input()"
+    holds = "life.hold_lock(pathlib.Path(sys.argv[1])); print(flush=True); input()"
     holder = f"import sys, pathlib; from mstxkit.host import life; {holds}"
     lock = place.live / f"{process}{life.SUFFIX}"
     environ = {**os.environ, "PYTHONPATH": str(Path(mstxkit.__file__).parents[1])}

@@ -159,8 +159,8 @@ def test_the_run_as_a_whole_is_looked_at_by_one_host_and_seldom(
     place: SealedPlace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     looks: list[object] = []
-    locked = sealed_care.documents.locked
-    monkeypatch.setattr(sealed_care.documents, "locked", lambda *words: looks.append(words) or locked(*words))
+    locked = sealed_care.documents.hold_lock
+    monkeypatch.setattr(sealed_care.documents, "hold_lock", lambda *words: looks.append(words) or locked(*words))
     for _ in range(3):
         place.take_care(run_bytes=1 << 30, every_s=100.0)
 
@@ -287,7 +287,7 @@ def test_records_are_counted_where_nothing_can_be_unpacked(run: Path, monkeypatc
         for _ in range(7):
             mstxkit.mark("x")
     (path,) = (run / "sealed").iterdir()
-    monkeypatch.setattr(sealed_care.block_index, "read", refuse)
+    monkeypatch.setattr(sealed_care.block_index, "read_index", refuse)
 
     assert sealed_care.records_in(path) == 7
 

@@ -69,7 +69,7 @@ def of_days(summaries: pl.DataFrame) -> pl.DataFrame:
     return summed.join(lists, on=key, how="left", nulls_equal=True).drop("day").sort("process", "stage")
 
 
-def summarise_days(
+def table(
     run: Path, by: Iterable[str] = ("stage",), days: Iterable[str] | None = None, roles: Iterable[str] | None = None
 ) -> pl.DataFrame:
     """How long stages take, of days of a run that was compacted: columns of `by`, then `steps, count, total_ns,

@@ -84,7 +84,7 @@ def test_where_it_cannot_be_started_that_is_a_fault_and_no_error(place: Place, m
 
     noted: list[str] = []
     monkeypatch.setattr(apart.os, "posix_spawn", refuse)
-    monkeypatch.setattr(caretaker.faults, "note", lambda site, exc: noted.append(f"{site}: {exc}"))
+    monkeypatch.setattr(caretaker.faults, "note_fault", lambda site, exc: noted.append(f"{site}: {exc}"))
     Caretaker(Care(place.run, place.run_id, place.disk)).consider(1)
 
     assert noted == ["caretaker: no memory"]

@@ -387,7 +387,7 @@ def test_many_requests_with_long_reasons_do_not_keep_a_rank_from_speaking(rank: 
     for number in range(40):
         for one in range(25):
             message = of_cancel(f"{number:08x}{one:08x}", "x" * 490)
-            rank.duty._hear(duties.messages.read(message, ("full",)))
+            rank.duty._hear(duties.messages.read_message(message, ("full",)))
     request = rank.ask(occurrences=1)
     rank.once(UPDATE)
 

@@ -46,7 +46,7 @@ PROGRAM = """
             with mstxkit.stage("some_ranks"): time.sleep(0.001)
         time.sleep(0.002)
         loops += 1
-    capturing.stop()
+    capturing.stop_recording()
     print(json.dumps({"orders": [[o.request, o.stage, o.step] for o in session.orders], "wrong": session.wrong,
                       "is_open": session.is_open, "loops": loops}))
 """

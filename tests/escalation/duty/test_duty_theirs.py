@@ -64,10 +64,10 @@ def test_a_session_is_not_begun_beside_theirs_but_after_it(rank: Rank, monkeypat
 
 
 def test_a_request_that_comes_meanwhile_is_queued_and_says_why(rank: Rank, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(duties.others, "coming", lambda thread: (("verl's profile, steps 0 to 1", 0),))
+    monkeypatch.setattr(duties.others, "list_coming", lambda thread: (("verl's profile, steps 0 to 1", 0),))
     request = rank.ask(stage=UPDATE)
     waits = rank.last(request)
-    monkeypatch.setattr(duties.others, "coming", lambda thread: ())
+    monkeypatch.setattr(duties.others, "list_coming", lambda thread: ())
 
     assert (waits.state, waits.reason) == ("queued", "waits for verl's profile, steps 0 to 1")
     assert rank.last(request).state == "armed"

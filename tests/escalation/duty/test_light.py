@@ -30,7 +30,7 @@ def where(monkeypatch: pytest.MonkeyPatch) -> Callable[[Any], None]:
     """Says what can record here."""
 
     def is_here(found: Any) -> None:
-        monkeypatch.setattr(lights.backends, "here", lambda: found)
+        monkeypatch.setattr(lights.backends, "find_profiler", lambda: found)
 
     is_here(NPU)
     return is_here

@@ -331,13 +331,13 @@ def test_readers_of_files_that_are_replaced_all_the_time_lose_nothing(control: C
 def reads_of(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Names of the files that are read from now on."""
     reads: list[str] = []
-    real = mailbox_module.documents.read
+    real = mailbox_module.documents.read_small
 
     def noted(path: Path, *more: Any, **named: Any) -> bytes | None:
         reads.append(path.name)
         return real(path, *more, **named)
 
-    monkeypatch.setattr(mailbox_module.documents, "read", noted)
+    monkeypatch.setattr(mailbox_module.documents, "read_small", noted)
     return reads
 
 
@@ -371,7 +371,7 @@ def test_a_file_that_has_just_changed_is_read_until_it_must_be_whole(
     box.poll()
     control.send({"id": "two"})
     with monkeypatch.context() as stale:
-        stale.setattr(mailbox_module.documents, "read", lambda path, *more, **named: old)
+        stale.setattr(mailbox_module.documents, "read_small", lambda path, *more, **named: old)
         box.poll()
     assert box.places_of_news() is None
     box.poll()

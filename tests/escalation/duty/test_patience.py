@@ -22,7 +22,7 @@ def on_npu(new_rank: NewRank, monkeypatch: pytest.MonkeyPatch) -> Callable[..., 
             monkeypatch.delenv(name, raising=False)
         for name, value in variables.items():
             monkeypatch.setenv(name, value)
-        monkeypatch.setattr(duties.backends, "here", lambda: ("torch_npu", {}))
+        monkeypatch.setattr(duties.backends, "find_profiler", lambda: ("torch_npu", {}))
         return new_rank(rank=0, world_size=world_size)
 
     return made

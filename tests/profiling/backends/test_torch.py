@@ -25,8 +25,8 @@ sinks.install_all()
 import torch
 from torch.profiler import profile
 folder = Path(sys.argv[1])
-backend, refused = backends.chosen()
-def begun(name, below=None): return backend.start(presets.load(name), folder / (below or name))
+backend, refused = backends.choose_backend()
+def begun(name, below=None): return backend.start(presets.load_preset(name), folder / (below or name))
 def said(outcome): return {**outcome._asdict(), "folder": outcome.folder and str(outcome.folder)}
 told = {"backend": [backend.name, refused]}
 
@@ -38,7 +38,7 @@ def update(steps):
                 weights(torch.ones(4, 8)).sum().backward()
 
 update(1)
-for name in presets.names():
+for name in presets.list_presets():
     session = begun(name)
     update(3)
     size = session.bytes_so_far()

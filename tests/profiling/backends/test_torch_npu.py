@@ -36,8 +36,8 @@ from mstxkit.profiling import backends, presets
 sinks.install_all()
 import torch, torch_npu
 import torch_npu.profiler as P
-backend, refused = backends.chosen()
-def begun(name, folder=None): return backend.start(presets.load(name), Path(folder or name))
+backend, refused = backends.choose_backend()
+def begun(name, folder=None): return backend.start(presets.load_preset(name), Path(folder or name))
 def said(outcome):
     return {**outcome._asdict(), "folder": outcome.folder and str(outcome.folder.resolve())}
 told = {}
@@ -66,7 +66,7 @@ def ran(body: str, folder: Path, **settings: Any) -> Ran:
 EVERY_PRESET = """
 told["backend"] = [backend.name, refused]
 told["thread"] = threading.get_native_id()
-for name in presets.names():
+for name in presets.list_presets():
     session = begun(name)
     with stage("actor_update"), mstx_range("inner"): torch.ones(3).add(1)
     while not session.bytes_so_far(): time.sleep(0.001)  # the stand-in writes on a thread of its own

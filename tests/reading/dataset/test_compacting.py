@@ -209,10 +209,10 @@ import os, sys
 from pathlib import Path
 from mstxkit.errors import MstxkitError
 from mstxkit.reading.dataset import compacting
-from mstxkit.reading.exporters import load
+from mstxkit.reading.exporters import load_exporter
 from mstxkit.store import dataset
-dataset.write = lambda *_: os._exit(9)
-compacting.compact(Path(sys.argv[1]), remove=True)
+dataset.write_manifest = lambda *_: os._exit(9)
+compacting.compact_files(Path(sys.argv[1]), remove=True)
 """
 
 

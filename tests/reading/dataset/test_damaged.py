@@ -126,7 +126,7 @@ def test_any_bytes_changed_anywhere_are_damage_or_an_error_with_the_path(run: Pa
         opened = open_run(run)
         said: list[str] = []
         try:
-            opened.ranges(attributes=["tokens"]), opened.stages(), summaries.summarise_days(run)
+            opened.ranges(attributes=["tokens"]), opened.stages(), summaries.table(run)
         except ReadError as error:
             said.append(str(error))
         assert all(str(file) in error for error in said)
@@ -140,6 +140,6 @@ def test_a_table_of_stages_names_the_file_that_is_damaged(tmp_path: Path) -> Non
     file.write_bytes(file.read_bytes()[:-20])
 
     with pytest.raises(ReadError, match="no whole Parquet file") as error:
-        summaries.summarise_days(run)
+        summaries.table(run)
 
     assert str(file) in str(error.value)

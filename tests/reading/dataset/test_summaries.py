@@ -23,7 +23,7 @@ def test_a_table_of_stages_is_that_of_the_runs_own_ranges(tmp_path: Path) -> Non
     compacting.compact_files(run)
     own = open_run(run).stages().group_by("stage").agg(pl.col("count").sum(), pl.col("total_ns").sum())
 
-    table = summaries.summarise_days(run)
+    table = summaries.table(run)
 
     expected = {str(stage): (count, total) for stage, count, total in own.iter_rows()}
     assert {row["stage"]: (row["count"], row["total_ns"]) for row in table.to_dicts()} == expected
@@ -35,11 +35,11 @@ def test_it_can_be_by_rank_and_of_some_days_and_roles_only(tmp_path: Path) -> No
     compacting.compact_files(run)
     day = next((run / "compact" / "summaries").iterdir()).name[4:]
 
-    table = summaries.summarise_days(run, by=("stage", "rank"), days=[day])
+    table = summaries.table(run, by=("stage", "rank"), days=[day])
 
-    by_step = summaries.summarise_days(run, by=("stage", "step"))
+    by_step = summaries.table(run, by=("stage", "step"))
     assert len(by_step) == 2 * 10 and by_step["total_ns"].sum() == table["total_ns"].sum()
-    assert len(table) == 2 * 4 and summaries.summarise_days(run, roles=["nobody"]).is_empty()
+    assert len(table) == 2 * 4 and summaries.table(run, roles=["nobody"]).is_empty()
 
 
 def test_a_step_that_was_going_on_when_the_run_was_compacted_is_one_step(tmp_path: Path) -> None:
@@ -50,7 +50,7 @@ def test_a_step_that_was_going_on_when_the_run_was_compacted_is_one_step(tmp_pat
         rank.seal(ended=None if seq == 1 else "exit")  # the newest file of who lives is left alone
         compacting.compact_files(run)
 
-    row = summaries.summarise_days(run, by=("stage", "step")).to_dicts()[0]
+    row = summaries.table(run, by=("stage", "step")).to_dicts()[0]
 
     assert len(list((run / "compact").glob("summaries/*/*/*/*.parquet"))) == 2
     assert (row["count"], row["total_ns"], row["mean_ns"]) == (2, 3 * MS, 3 * MS)
@@ -66,7 +66,7 @@ def test_quantiles_are_as_near_as_they_say(tmp_path: Path) -> None:
     ProcessFiles(run, 100, rank=0).seal(bank)
     compacting.compact_files(run)
 
-    row = summaries.summarise_days(run).to_dicts()[0]
+    row = summaries.table(run).to_dicts()[0]
 
     for share, name in ((0.5, "p50_ns"), (0.99, "p99_ns")):
         exact = np.quantile(took, share, method="inverted_cdf")
@@ -79,7 +79,7 @@ def test_what_nobody_has_recorded_is_not_nothing(tmp_path: Path) -> None:
     ProcessFiles(run, 100, rank=0).seal(bank)
     compacting.compact_files(run)
 
-    rows = {row["stage"]: row for row in summaries.summarise_days(run).to_dicts()}
+    rows = {row["stage"]: row for row in summaries.table(run).to_dicts()}
 
     assert (rows["a"]["tokens"], rows["b"]["tokens"]) == (5.0, None)
     assert rows["a"]["busy_ns"] is None
@@ -94,11 +94,11 @@ def test_what_cannot_be_asked_for_is_said(tmp_path: Path, words: dict[str, list[
     compacting.compact_files(run)
 
     with pytest.raises(ReadError, match=why):
-        summaries.summarise_days(run, **words)
+        summaries.table(run, **words)
 
 
 def test_a_run_that_was_not_compacted_says_how(tmp_path: Path) -> None:
     run = recorded(tmp_path / "run", stage_times(NOBODY, steps=10))
 
     with pytest.raises(ReadError, match="mstxkit collect RUN --compact"):
-        summaries.summarise_days(run)
+        summaries.table(run)

@@ -74,7 +74,7 @@ def test_the_ranks_of_a_group_are_put_into_words_once_and_not_for_each_of_them(
         said.append(ranks)
         return write_spans(ranks)
 
-    monkeypatch.setattr(lateness, "spans", counted)
+    monkeypatch.setattr(lateness, "write_spans", counted)
     table = open_run(run).lateness()
 
     assert table.filter(pl.col("source") == "flight_recorder").height == 2 * len(RINGED)
