@@ -21,7 +21,7 @@ LIMIT_S = 600.0
 _ROOT = str(Path(__file__).parents[2])
 # The folder of the caller comes first on its path, as with `python -m`; mstxkit may come from a source tree.
 _CODE = (
-    "import sys; sys.path.append(sys.argv[1]); from mstxkit.cli import _importing as it; it.tell_states(*sys.argv[2:])"
+    "import sys; sys.path.append(sys.argv[1]); from mstxkit.cli import _importing as i; i.tell_states(*sys.argv[2:])"
 )
 
 
