@@ -60,13 +60,13 @@ def uninstall_all() -> None:
 def silence_all() -> None:
     """Send nothing until a tool is started in this process: a forked child has a tool's switches, not the tool."""
     for sink in (*_loaded_sinks().values(), cann):
-        sink.silence()
+        sink.silence_sink()
 
 
 def describe_all() -> dict[str, str]:
     """What each sink does now, in words: for `status` and `doctor`."""
     loaded = _loaded_sinks()
-    answers = {name: loaded[name].state() if name in loaded else f"waiting for {name}" for name in _PROFILERS}
+    answers = {name: loaded[name].describe_state() if name in loaded else f"waiting for {name}" for name in _PROFILERS}
     return {**answers, "cann": cann.describe_state()}
 
 

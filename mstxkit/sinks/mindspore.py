@@ -19,7 +19,7 @@ INDEX = 1
 _MODULE = "mindspore.profiler.platform.npu_profiler"
 
 _session = MstxSession(INDEX, "mindspore")
-silence, state = _session.silence, _session.state
+silence_sink, describe_state = _session.silence, _session.state
 
 
 def listen_to(platform: ModuleType) -> None:

@@ -22,13 +22,13 @@ from .session import SinkSession
 INDEX = 2
 
 _session = SinkSession(INDEX, "torch profiler runs")
-silence, state = _session.silence, _session.state
+silence_sink, describe_state = _session.silence, _session.state
 
 
 def listen_to(profiler: ModuleType) -> None:
     """Listen to torch's profilers."""
     seams.listen_at(profiler, "_run_on_profiler_start", after=_on_start)
-    seams.listen_at(profiler, "_run_on_profiler_stop", before=silence)
+    seams.listen_at(profiler, "_run_on_profiler_stop", before=silence_sink)
 
 
 def _on_start() -> None:

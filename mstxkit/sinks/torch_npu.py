@@ -20,7 +20,7 @@ INDEX = 0
 
 _mstx_wanted = False
 _session = MstxSession(INDEX, "torch_npu")
-silence, state = _session.silence, _session.state
+silence_sink, describe_state = _session.silence, _session.state
 
 
 def listen_to(interface: ModuleType) -> None:

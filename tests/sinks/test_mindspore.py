@@ -133,11 +133,11 @@ def test_on_a_cpu_nothing_is_sent(on_npu: Any, calls: list[Any]) -> None:
 
 
 def test_its_state_says_what_it_does(on_npu: Any, installed: ModuleType) -> None:
-    waiting = installed.states()["mindspore"]
+    waiting = installed.describe_all()["mindspore"]
     profiler = on_npu()(wants_mstx=True)
-    ready = installed.states()["mindspore"]
+    ready = installed.describe_all()["mindspore"]
     profiler.start()
-    on = installed.states()["mindspore"]
+    on = installed.describe_all()["mindspore"]
     profiler.stop()
 
     assert (waiting, ready, on) == (
@@ -163,7 +163,7 @@ def test_the_real_profiler_class_of_mindspore_can_be_listened_to(installed: Modu
     profiler = object.__new__(npu_profiler.NpuProfiler)
     profiler._is_env_not_valid = True
     profiler.start()
-    state = mindspore.state()
+    state = mindspore.describe_state()
     profiler.stop()
 
     assert npu_profiler.NpuProfiler.start.__wrapped__ is not None

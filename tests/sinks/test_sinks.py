@@ -25,5 +25,5 @@ def test_installing_twice_is_once_and_uninstalling_sends_nothing_more(installed:
 
 
 def test_every_sink_says_what_it_does(installed: ModuleType) -> None:
-    assert list(installed.states()) == ["torch_npu", "mindspore", "torch", "cann"]
-    assert all(installed.states().values())
+    assert list(installed.describe_all()) == ["torch_npu", "mindspore", "torch", "cann"]
+    assert all(installed.describe_all().values())
