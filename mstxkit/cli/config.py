@@ -32,7 +32,7 @@ _VERL = typer.Option(None, "--verl-version", metavar="VERSION", help=_VERL_HELP)
 _JSON = typer.Option(False, "--json", help="Everything as one JSON object.")
 
 
-def show_config(
+def show(
     file: str = _FILE, flavour: Optional[str] = _FROM, branch: list[str] = _BRANCH,
     verl_version: Optional[str] = _VERL, json: bool = _JSON,
 ) -> None:  # fmt: skip
@@ -65,7 +65,7 @@ def show_config(
     _tell_notes(understood)
 
 
-def convert_config(
+def convert(
     file: str = _FILE, to: str = typer.Option(..., "--to", metavar="FLAVOUR", help="What to write it as."),
     flavour: Optional[str] = _FROM, branch: list[str] = _BRANCH,
     verl_version: Optional[str] = _VERL, json: bool = _JSON,
@@ -97,7 +97,7 @@ def convert_config(
         typer.echo(f"{to} cannot express {field.field}={_show_value(field.value)}: {for_terminal(field.why)}", err=True)
 
 
-COMMANDS = (show_config, convert_config)
+COMMANDS = (show, convert)
 
 
 @contextlib.contextmanager

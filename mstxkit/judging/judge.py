@@ -96,7 +96,7 @@ class JobJudge:
         self._job.feeds.closed(step if step.members else as_told)
         verdicts = self._end_with_attempt(step, history.members, now_ns)
         shown = history.close(step, self.settings, self._explained(step.role))
-        verdicts += self._follow(step, shown, now_ns, is_late) if shown.is_evidence else ()
+        verdicts += self._follow_step(step, shown, now_ns, is_late) if shown.is_evidence else ()
         if shown.is_evidence and history.holding.steps > self.settings.of(Gates).warm_up:
             explained = self._explained(step.role)
             verdicts += self._left.follow(step, history, shown.has_rings, is_late, explained, now_ns)
@@ -148,7 +148,7 @@ class JobJudge:
             for verdict in ended
         ]
 
-    def _follow(self, step: RoleStep, shown: RoleFound, now_ns: int, is_late: bool) -> Iterator[Verdict]:
+    def _follow_step(self, step: RoleStep, shown: RoleFound, now_ns: int, is_late: bool) -> Iterator[Verdict]:
         findings = {finding.key: finding for finding in shown.findings}
         own = self._of_role(step.role)
         seen_again = [findings.pop(standing.finding.key, None) for standing in own]
@@ -159,9 +159,11 @@ class JobJudge:
         share_out([standing for standing in own if standing.finding.blames_a_rank])
         for standing in compress(own, is_told):
             yield from self._said_again(standing, step, now_ns)
-        yield from self._new(step, [*findings.values()], shown, now_ns)
+        yield from self._new_verdicts(step, [*findings.values()], shown, now_ns)
 
-    def _new(self, step: RoleStep, findings: list[Finding], shown: RoleFound, now_ns: int) -> Iterator[Verdict]:
+    def _new_verdicts(
+        self, step: RoleStep, findings: list[Finding], shown: RoleFound, now_ns: int
+    ) -> Iterator[Verdict]:
         """Verdicts of what was found and does not stand yet: sets first, of which single ranks are a part."""
         history = self._roles[step.role]
         for finding in sorted(findings, key=lambda finding: -len(finding.members)):
@@ -178,7 +180,7 @@ class JobJudge:
             if is_full or is_said or begun.is_absorbed or self._is_nothing_alone(begun, shown.findings):
                 continue
             yield from self._withdraw_parts_of(begun, step, now_ns)
-            yield self._begin(begun, step, now_ns)
+            yield self._begin_verdict(begun, step, now_ns)
 
     def _withdraw_parts_of(self, begun: StandingVerdict, step: RoleStep, now_ns: int) -> Iterator[Verdict]:
         """Single ranks named before it was seen that they are slow together with others, or inside of the stage."""
@@ -250,7 +252,7 @@ class JobJudge:
         standing.compare_with([other.part() for other in others])
         return not standing.costs_anything(is_alone=True)
 
-    def _begin(self, standing: StandingVerdict, step: RoleStep, now_ns: int) -> Verdict:
+    def _begin_verdict(self, standing: StandingVerdict, step: RoleStep, now_ns: int) -> Verdict:
         left = self._left.take(standing.verdict, standing.finding.key.where)
         if left is not None:  # an earlier judge has shown it already
             standing.verdict = standing.verdict._replace(id=left.id, since_step=left.since_step, request=left.request)
