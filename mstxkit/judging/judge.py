@@ -159,11 +159,9 @@ class JobJudge:
         share_out([standing for standing in own if standing.finding.blames_a_rank])
         for standing in compress(own, is_told):
             yield from self._said_again(standing, step, now_ns)
-        yield from self._new_verdicts(step, [*findings.values()], shown, now_ns)
+        yield from self._say_new(step, [*findings.values()], shown, now_ns)
 
-    def _new_verdicts(
-        self, step: RoleStep, findings: list[Finding], shown: RoleFound, now_ns: int
-    ) -> Iterator[Verdict]:
+    def _say_new(self, step: RoleStep, findings: list[Finding], shown: RoleFound, now_ns: int) -> Iterator[Verdict]:
         """Verdicts of what was found and does not stand yet: sets first, of which single ranks are a part."""
         history = self._roles[step.role]
         for finding in sorted(findings, key=lambda finding: -len(finding.members)):
