@@ -199,6 +199,6 @@ class Config(_Depth):
         return isinstance(other, Config) and self.__dict__ == other.__dict__
 
 
-def make_schema() -> dict[str, Any]:
+def schema() -> dict[str, Any]:
     """The JSON schema of a configuration, as a plain dict."""
     return Config.model_json_schema()

@@ -100,7 +100,7 @@ class JobJudge:
         if shown.is_evidence and history.holding.steps > self.settings.of(Gates).warm_up:
             explained = self._explained(step.role)
             verdicts += self._left.follow(step, history, shown.has_rings, is_late, explained, now_ns)
-        wants = [] if is_late else list(self._wants(step, shown, before))
+        wants = [] if is_late else list(self._find_wants(step, shown, before))
         return Judged(tuple(verdicts), tuple(wants))
 
     def is_of_next_attempt(self, step: RoleStep) -> bool:
@@ -260,7 +260,7 @@ class JobJudge:
 
     # What else would be worth having.
 
-    def _wants(self, step: RoleStep, shown: RoleFound, before: int | None) -> Iterator[Want]:
+    def _find_wants(self, step: RoleStep, shown: RoleFound, before: int | None) -> Iterator[Want]:
         asked = self._asked.setdefault(step.role, _Asked())
         if shown.asks and asked.is_time(step.step, shown.builds_up):
             in_vain = asked.times > _IN_VAIN and not self._roles[step.role].ring_steps

@@ -76,7 +76,7 @@ def _write_zoom(zoom: dict[str, Any] | None) -> str:
     return "<h3>A step, closely</h3>" + write_chart("zoom", label, note + _by_role(some, "span") + other, controls)
 
 
-def show_blamed(summary: dict[str, Any], figures: dict[str, Any]) -> str:
+def show_who(summary: dict[str, Any], figures: dict[str, Any]) -> str:
     """Who is slow, where, since when: the heat map of stage × rank over steps; who is late, and who is waited for."""
     roles = figures["roles"]
     if not any(map(_is_compared, roles)):
@@ -201,7 +201,7 @@ def show_devices(summary: dict[str, Any], figures: dict[str, Any]) -> str:
     return f"<p>{escape_text(lead)}</p>{behind}{write_cut(len(entries) - ROWS, more)}"
 
 
-def show_transfers(summary: dict[str, Any], figures: dict[str, Any]) -> str:
+def show_between(summary: dict[str, Any], figures: dict[str, Any]) -> str:
     """What weights that change place and a controller's calls cost."""
     entries = summary["resharding"]
     if not entries:
@@ -214,7 +214,7 @@ def show_transfers(summary: dict[str, Any], figures: dict[str, Any]) -> str:
     return f"<p>{lead}</p>" + _list_entries(entries, columns, "Resharding and dispatch, mean of the steps", 4)
 
 
-def show_savings(summary: dict[str, Any], figures: dict[str, Any]) -> str:
+def show_saves(summary: dict[str, Any], figures: dict[str, Any]) -> str:
     """What-if."""
     entries = step_words.list_changes(summary)
     if not entries:

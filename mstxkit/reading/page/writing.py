@@ -83,7 +83,7 @@ def _make_page(
     }  # fmt: skip
     left_out = [escape_name(role.role) or figures.ALL for role in figures.in_order(run, first)[figures.ROLES_AT_MOST :]]
     drawn = {**scripted, **others, "roles": roles, "roles_left_out": left_out}
-    bodies = {key: getattr(sections, key)(summary, drawn) for key, *_ in document.SECTIONS}
+    bodies = {key: getattr(sections, f"show_{key}")(summary, drawn) for key, *_ in document.SECTIONS}
     return document.write_page(summary, scripted, bodies, sources)
 
 
