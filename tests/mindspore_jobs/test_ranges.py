@@ -218,7 +218,7 @@ def test_a_session_on_a_cpu_leaves_the_sink_ready(mindspore: Any, tmp_path: Path
         handler = mindspore.profiler.tensorboard_trace_handler(str(tmp_path), analyse_flag=False)
         session = mindspore.profiler.profile(on_trace_ready=handler)
         with mstx_range("x"):
-            state = sink.state()
+            state = sink.describe_state()
         session.stop()
     finally:
         sinks.uninstall_all()
