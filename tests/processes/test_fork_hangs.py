@@ -133,7 +133,7 @@ def test_a_child_that_records_already_is_not_counted_as_late_where_the_rest_of_i
     program = """
     from mstxkit.recorder import process
     def work(took):
-        process.exits.watch = lambda say: answer.wait(60)
+        process.exits.watch_exits = lambda say: answer.wait(60)
         with mstxkit.mstx_range("recorded"): pass
         assert "a late child" not in mstxkit.status().faults
         os._exit(0)
