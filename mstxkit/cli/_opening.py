@@ -50,7 +50,7 @@ def _of_request(run: Path, request: str, recorded: list[RecordedSession]) -> Ite
         yield f"Timeline: MindStudio Insight, Import Data, {_quote_path(where)}"
         yield "  look at the stage's range, then at the kernels below it and the gaps between them, rank beside rank"
     yield from _at_most(filter(None, map(_analyse_command, places)))
-    traces = (place / name for place in places for name in documents.names_in(place) if name.endswith(_TRACE))
+    traces = (place / name for place in places for name in documents.names_in(place, _TRACE))
     yield from _at_most(f"Timeline: open {_quote_path(trace)} in {PERFETTO}" for trace in traces)
     stored = [session.document.get("stored") for session in recorded]
     for host in sorted({str(place.get("host")) for place in stored if isinstance(place, dict)}):

@@ -17,7 +17,7 @@ from .findings import Surplus
 from .inside import Inside
 from .links import LINK
 from .measuring import FREE, HANDED, IN_A_ROW, INSIDE, UNKNOWN, WAITS, Norms
-from .replay import Course, Feed, Less, Place
+from .replay import Course, Less, Place
 from .shaping import key_of
 
 # The last steps are kept, so that a new verdict rests on more than one; so many are gone through for what one loses;
@@ -107,14 +107,14 @@ class Losses:
     def lately(self, parts: Sequence[Surplus], base_s: float, steps: int) -> Iterator[StepLoss]:
         """What each of so many of the last steps that tell of it loses by some causes together, where it shows."""
         by_rings = any(part.where in (INSIDE, LINK) for part in parts)
-        of = list(self._with_rings if by_rings else self.steps)
-        newest = map(self._job.feeds.told_of, list(self.steps)[-_WINDOW:])
-        pieces = (kind for course in newest for kind, feed in zip(course.kinds, course.feeds) if _is_known(feed))
-        fed = {kind for kind in pieces if kind.where == IN}
+        every = [*map(self._job.feeds.told_of, self.steps)]
+        of = [*map(self._job.feeds.told_of, self._with_rings)] if by_rings else every
+        fed = set[Piece]().union(*map(_stages_fed, every[-_WINDOW:]))
         count = _WINDOW_OF_RINGS if by_rings else _WINDOW
-        ends = range(max(1, len(of) + 1 - max(1, steps)), len(of) + 1)
-        windows = (self._window(of[:end], count, fed) for end in ends)
-        yield from (lost for window in windows if (lost := self._lost(window, parts, base_s, fed)) is not None)
+        for end in range(max(1, len(of) + 1 - max(1, steps)), len(of) + 1):
+            window = _window_of(of[:end], every, fed) if fed else of[:end][-count:]
+            if (lost := self._lost(window, parts, base_s, fed)) is not None:
+                yield lost
 
     def wait_ratio(self, step: RoleStep) -> float:
         """Share of the newest step that a member waits for others in it, in the mean. In a stage of which nobody knows
@@ -148,12 +148,13 @@ class Losses:
 
     def _lost(self, window: list[Course], parts: Sequence[Surplus], base_s: float, fed: set[Piece]) -> StepLoss | None:
         """What the last of these steps loses, what was won in those before it being won already."""
-        last, courses = window[-1], self._job.courses(window)
+        last = window[-1]
         # What one is earlier comes round in some steps: the last together, but the newest, of which others tell late.
         is_fed = any(feed is not None for of in window for feed in of.feeds)
         counted = [of for of in window[len(window) // 2 : -1] if is_fed and of.members == last.members] or [last]
         if fed and (counted[0] is last or len(window) <= _WINDOW // 2):
             return StepLoss(np.nan, np.nan)
+        courses = self._job.courses(window)
         less = {of.place: list(_find_less(of, parts, base_s, last.role)) for of in courses if of.step >= window[0].step}
         if not less[last.place]:
             return None
@@ -164,19 +165,6 @@ class Losses:
         won_s = _won_s(counted, leads, those, fed)
         length_s = float(np.mean([replay.length_s(of, those) for of in counted]))
         return StepLoss(min(won_s, length_s), length_s) if np.isfinite(won_s) and length_s > 0 else None
-
-    def _window(self, steps: list[Course], count: int, fed: set[Piece]) -> list[Course]:
-        """The last of these steps and some before it. Where stages wait for another role they follow each other, as far
-        back as it is known for whom: before that nobody sees that what was won is lost again in waiting.
-        """
-        if not fed:
-            return [*map(self._job.feeds.told_of, steps[-count:])]
-        with_rings = {of.step: of for of in steps}
-        before = [with_rings.get(of.step, of) for of in self.steps if of.step < steps[-1].step]
-        window = [*map(self._job.feeds.told_of, [*before[1 - _WINDOW :], steps[-1]])]
-        waited = ([feed for kind, feed in zip(of.kinds, of.feeds) if kind in fed] for of in window[:-1])
-        unknown = [at for at, feeds in enumerate(waited, 1) if not all(map(_is_known, feeds))]
-        return window[max(unknown, default=0) :]
 
     def _course(self, step: RoleStep, pieces: StepPieces, tells: Inside | None, before_s: Vector | None) -> Course:
         return course_of(step, pieces, self._norms, self._norms.modes(pieces.kinds), tells, before_s)
@@ -209,9 +197,21 @@ def course_of(
     )  # fmt: skip
 
 
-def _is_known(feed: Feed | None) -> bool:
-    """Is it known by whom a piece was over?"""
-    return feed is not None and bool((feed.course >= 0).any())
+def _window_of(steps: list[Course], every: list[Course], fed: set[Piece]) -> list[Course]:
+    """The last of these steps after those of `every` that lie right before it, as far back as it is known for whom the
+    stages that are `fed` waited: before that nobody sees that what was won is lost again in waiting.
+    """
+    with_rings = {of.step: of for of in steps}
+    before = [with_rings.get(of.step, of) for of in every if of.step < steps[-1].step]
+    window = [*before[1 - _WINDOW :], steps[-1]]
+    unknown = [at for at, of in enumerate(window[:-1], 1) if fed.intersection(of.kinds) - _stages_fed(of)]
+    return window[max(unknown, default=0) :]
+
+
+def _stages_fed(course: Course) -> set[Piece]:
+    """The stages that wait for another role, where it is known for which of its steps."""
+    of = zip(course.kinds, course.feeds)
+    return {kind for kind, feed in of if kind.where == IN and feed is not None and (feed.course >= 0).any()}
 
 
 def _won_s(counted: Sequence[Course], leads: Mapping[Place, Matrix], those: Truths, fed: set[Piece]) -> float:

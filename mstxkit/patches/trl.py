@@ -51,7 +51,7 @@ def _target_loss(where: str) -> Target:
     return Target(f"{where}.compute_loss", stage="actor_update", boundary="micro_batch", sampling=sampling)
 
 
-def _of_trainer(where: str) -> tuple[Target, ...]:
+def _target_trainer(where: str) -> tuple[Target, ...]:
     """What GRPOTrainer and RLOOTrainer have in common, some of it from `transformers.Trainer`.
 
     Lines of grpo_trainer.py in 1.16.0: 1510, 1522, 2193, 1763, 1945, 2324, 1579, 1419, 2939, 3384.
@@ -153,7 +153,7 @@ PATCH = Patch(
     framework="trl",
     versions=">=0.20.0,<=1.16.0",
     targets=(
-        *_of_trainer(_GRPO), *_of_trainer(_RLOO), *_OTHER_RL, *_SUPERVISED, *rest_of_update("trl"),
+        *_target_trainer(_GRPO), *_target_trainer(_RLOO), *_OTHER_RL, *_SUPERVISED, *rest_of_update("trl"),
         *_GENERATION,
     ),
     notes=(
