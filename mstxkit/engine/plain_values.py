@@ -21,8 +21,7 @@ type_name: Callable[[type], str] = type.__dict__["__name__"].__get__  # whatever
 _own_of: Callable[[enum.Enum], dict[str, Any]] = enum.Enum.__dict__["__dict__"].__get__
 
 _INT_LIMIT = 1 << 63
-_NAMED_AT_MOST = 200
-_NAME_LIMIT = 100  # characters
+_NAMED_AT_MOST, _NAME_LIMIT = 200, 100  # attributes; characters
 # Of numpy's units: whole seconds of one, or how many make one. Months and years have no length.
 _SECONDS = {"W": 604_800, "D": 86_400, "h": 3_600, "m": 60, "s": 1}
 _PER_SECOND = {"ms": 10**3, "us": 10**6, "ns": 10**9, "ps": 10**12, "fs": 10**15, "as": 10**18}
@@ -136,10 +135,6 @@ def _of_numpy(module: Mapping[str, Any]) -> Types:
     yield module["ndarray"], _from_array
 
 
-def _from_decimal(value: Any) -> float:
-    return math.nan if value.is_nan() else float(value)  # a signalling NaN is no float
-
-
 def _from_time(value: Any) -> Any:
     """ISO 8601; not taken where a time zone of somebody else's would have to be asked."""
     zone = value.tzinfo
@@ -170,7 +165,8 @@ def _from_array(array: Any) -> Any:
 _known: dict[int, tuple[type, Convert]] = {id(str): (str, str.__str__)}  # what a 0-d array of texts may hold
 # `_datetime`: others put classes of their own into `datetime`.
 _not_seen: dict[str, Callable[[Mapping[str, Any]], Types]] = {
-    "decimal": lambda module: iter([(module["Decimal"], _from_decimal)]),
+    # A signalling NaN is no float.
+    "decimal": lambda module: iter([(module["Decimal"], lambda d: math.nan if d.is_nan() else float(d))]),
     "pathlib": lambda module: ((module[f"{of}Path"], str) for of in ("PurePosix", "PureWindows", "Posix", "Windows")),
     "zoneinfo": lambda module: iter([(module["ZoneInfo"], _from_zone)]),
     "_datetime": _of_datetime,

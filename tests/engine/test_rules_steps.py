@@ -291,6 +291,24 @@ def test_a_stage_ended_on_another_thread_is_over_where_it_began(engine: Any, rec
     assert engine.current_stage() is None
 
 
+def test_a_stage_ended_on_another_thread_is_over_for_tasks_and_after_them(engine: Any, recorded: Written) -> None:
+    seen = []
+
+    async def work() -> None:
+        with engine.mstx_range("in a task"):
+            seen.append(engine.current_stage())
+
+    moved = engine.stage("s")
+    moved.__enter__()
+    elsewhere(moved.__exit__, None, None, None)
+    engine.current_stage()
+    asyncio.run(work())
+
+    assert seen == [None]
+    assert recorded.one("in a task").stage is None
+    assert engine.current_stage() is None
+
+
 def test_a_stage_of_which_nobody_hears_is_not_current(engine: Any, recorded: Written) -> None:
     engine.set_recording(False)
     with engine.stage("s"):

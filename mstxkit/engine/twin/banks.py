@@ -25,8 +25,7 @@ from . import interruptions
 
 _STATE_AT, _COUNT_AT, _TEXT_BYTES_AT = 1, 4, 5  # words of a bank's header
 _ATTRIBUTE = records.ATTRIBUTE << records.KIND_SHIFT
-_CLOSED = 1 << 63
-_PATIENCE_S = 0.2
+_CLOSED, _PATIENCE_S = 1 << 63, 0.2
 # A record that made its bank rotate ended before the new one was activated.
 _ORIGIN_SLACK = 4_000_000
 MONOTONIC, FAKE = 1, 4

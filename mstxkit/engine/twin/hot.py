@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import operator
 import os
+from functools import partial
 from typing import Any
 
 from ...host import names
@@ -62,8 +63,7 @@ recording = is_on
 
 def timed(site: Site, stream: Any = None, attributes: Any = None) -> Range:
     """A range of a site, for one `with`: with neither stream nor attributes, not to be kept after its end."""
-    attributes = attributes if type(attributes) is dict else None
-    return Range(site.name, site.stage, site.domain, stream, attributes, site)
+    return Range(site.name, site.stage, site.domain, stream, attributes if type(attributes) is dict else None, site)
 
 
 def driven(site: Site, body: Any, stream: Any = None, attributes: dict[str, Any] | None = None) -> Driven:
@@ -148,13 +148,13 @@ def carry(carried: int | None) -> int | None:
     if carried is None:
         return None
     before, stage_id = _pack_place(tracks.ambient.get()[1]), carried & 0xFFFF
-    stage = list(stages.interned.values())[stage_id - 1] if stage_id else None
-    tracks.ambient.set((stage, carried >> 16 & records.NO_STEP if carried >> 48 else None))
+    within = tracks.Within(list(stages.interned.values())[stage_id - 1]) if stage_id else None
+    tracks.ambient.set((within, carried >> 16 & records.NO_STEP if carried >> 48 else None))
     track = tracks.own_track()
     if track is not None and track.open:
-        track.open[-1].inner = (stage,)
+        track.open[-1].inner = (within,)
     elif track is not None:
-        track.stage = stage
+        track.around = within
     return before
 
 
@@ -321,10 +321,6 @@ def counters() -> dict[str, int]:
     return {**counted, "summaries_lost": stages.state.lost, "sites": len(sites.by_id), "open": is_open}
 
 
-def count_fault() -> None:
-    """One more fault in the header."""
-    banks.count("faults")
-
-
+count_fault = partial(banks.count, "faults")
 sites.mark = mark
 os.register_at_fork(after_in_child=ranges.leave_parent)

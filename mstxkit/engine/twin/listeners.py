@@ -14,8 +14,7 @@ from . import interruptions
 
 Hook = Optional[Callable[..., object]]
 RECORD, TOOLS, WATCH, AWAITED = 1, 2, 4, 8  # bits of `on`
-_SINKS = ("sink.torch_npu", "sink.mindspore", "sink.torch", "sink.mstx")
-_MSTX = 3
+_SINKS, _MSTX = ("sink.torch_npu", "sink.mindspore", "sink.torch", "sink.mstx"), 3
 
 Sink = tuple[Callable[..., Any], Hook, Hook, Hook]  # what `set_sink` is given
 on = 0
@@ -82,20 +81,17 @@ def _sink_of(addresses: tuple[int, ...]) -> Sink:
             domains[name] = create(name.encode())
         return domains.get(name)
 
-    def tell(plain: Any, inside: Any, domain: Any, *arguments: Any) -> Any:
-        return inside(domain, *arguments) if domain else plain(*arguments)
-
     def tell_begin(message: str, name: str) -> Any:
-        domain = domain_of(name)
-        token = tell(start, start_in, domain, message.encode(), None)
-        return (domain, token) if token else None
+        call, domain = (start_in, (domain_of(name),)) if domain_of(name) else (start, ())
+        token = call(*domain, message.encode(), None)
+        return (*domain, token) if token else None
 
     def tell_mark(message: str, stream: Any, name: str) -> None:
-        domain = domain_of(name)
-        if domain or mark:
-            tell(mark, mark_in, domain, message.encode(), None)
+        call, domain = (mark_in, (domain_of(name),)) if domain_of(name) else (mark, ())
+        if call:
+            call(*domain, message.encode(), None)
 
-    return tell_begin, lambda begun, name: tell(end, end_in, *begun), tell_mark, None
+    return tell_begin, lambda begun, name: (end_in if len(begun) > 1 else end)(*begun), tell_mark, None
 
 
 def _ask_hook(where: str, hook: Callable[..., object], *arguments: Any) -> Any:
@@ -114,11 +110,9 @@ def begin_in_sinks(opened: Any, stream: Any) -> None:
     for name, sink in zip(_SINKS, tuple(sinks)):
         if sink is not None:
             begin, end, _, begin_stream = sink
-            begun_in = process
-            if stream is None or begin_stream is None:
-                token = _ask_hook(name, begin, message, domain)
-            else:
-                token = _ask_hook(name, begin_stream, message, stream, domain)
+            begun_in, is_plain = process, stream is None or begin_stream is None
+            call = (begin, message, domain) if is_plain else (begin_stream, message, stream, domain)
+            token = _ask_hook(name, *call)
             if token is not None:
                 opened.ends.append((name, end, token, begun_in))
 

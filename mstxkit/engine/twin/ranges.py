@@ -270,10 +270,6 @@ class Span:
         """Run one awaitable inside the span."""
         return Driven(self, awaitable, False)
 
-    def close(self, error: object) -> None:
-        """End the span; `error` says whether it failed."""
-        self.end(bool(error))
-
     def resume(self) -> None:
         """The body runs from here."""
         if True in (self._resumed_at is not None, self._is_over):
@@ -299,7 +295,7 @@ class Span:
             tracks.move(opened, tracks.track_here() if onto_track else self._body)
 
     @begins_with_try
-    def end(self, failed: bool) -> None:
+    def end(self, failed: object) -> None:
         """End the range, where it has begun. Once."""
         try:
             if not self._is_over:
@@ -309,6 +305,8 @@ class Span:
                 self._is_over = True
                 if self._range._entries:
                     self._range.__exit__(RuntimeError if failed else None)
+
+    close = end
 
 
 _FINISHED = iter(())

@@ -46,8 +46,8 @@ class Site:
         self.id, self.name, self.stage, self.domain = site_id, name, stage, domain
         self.own_stage = None if key is None else intern_stage(key)
         self.is_watched = self.own_stage is not None  # see `listeners`
-        payload = livefile.site_payload(name_bytes, domain_bytes, self.own_stage.id if self.own_stage else 0)
-        self.entry = livefile.SITE, site_id, payload
+        stage_id = self.own_stage.id if self.own_stage else 0
+        self.entry = livefile.SITE, site_id, livefile.site_payload(name_bytes, domain_bytes, stage_id)
         if isinstance(name, str):
             banks.count_cut(name, name_bytes)
 

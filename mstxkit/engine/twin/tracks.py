@@ -18,8 +18,8 @@ from . import banks
 _THREAD_NAME_BYTES = 64
 
 _var: ContextVar[Track] = ContextVar("mstxkit.track")
-# Innermost stage and step of `at_step`, as a context that is copied from this one inherits them.
-ambient: ContextVar[tuple[Any, int | None]] = ContextVar("mstxkit.ambient", default=(None, None))
+# Within which stage, and step of `at_step`, as a context that is copied from this one inherits them.
+ambient: ContextVar[tuple[Within | None, int | None]] = ContextVar("mstxkit.ambient", default=(None, None))
 tracks: list[Track] = []
 
 # Ranges whose end could not be done, as at the limit of recursion: whoever looks at tracks next does it.
@@ -28,6 +28,21 @@ finish_rest: Callable[[], object] = unfinished.clear
 
 step = records.NO_STEP  # of this process, as records have it
 first_said: list[int] | None = None  # the first that was said since recording began, and when, in ticks
+
+
+class Within:
+    """What is inside of an occurrence of a stage has this in common, tasks that were created there too."""
+
+    around: tuple[Within | None, ...] = ()  # within which they are since it ended in another context than its own
+
+    def __init__(self, stage: Any) -> None:
+        self.stage = stage
+
+
+def _stage_of(within: Within | None) -> Any:
+    while within is not None and within.around:
+        within = within.around[0]
+    return None if within is None else within.stage
 
 
 class Opened:
@@ -39,7 +54,7 @@ class Opened:
     body: Any = None  # of a coroutine or generator: what holds it while that is suspended
     depth = 0  # ranges around it at its begin
     stage: Any = None  # that of its record
-    inner: tuple[Any, ...] = ()  # the stage of what is inside of it, where it is not that around it
+    inner: tuple[Within | None, ...] = ()  # within which stage is what is inside of it, if not in the one around it?
     live: Any = None  # the live file into which it is recorded
     is_written = True  # there, or is nothing to be?
     nest = 0  # of a limited site: its place, from 1, among its calls inside each other
@@ -56,8 +71,8 @@ class Opened:
         """Work out what its record says. It is not on the track yet."""
         own, at = self.site.own_stage, ambient.get()[1]
         self.home, self.depth = track, min(len(track.open), records.DEPTH_MAX)
-        self.stage = own or track.inner_stage()
-        self.inner = () if own is None else (own,)
+        self.stage = own or _stage_of(track.find_innermost())
+        self.inner = () if own is None else (Within(own),)
         self.is_inner = own is not None and own in [other.site.own_stage for other in track.open]
         self.w1 = self.site.id | track.id << 16 | (step if at is None else at) << 32
 
@@ -69,7 +84,7 @@ class Track:
     context that has its thread's own track, and contexts with open ranges, have one.
     """
 
-    stage: Any = None  # around all of them
+    around: Within | None = None  # all of them
     token: Token[Track] | None = None
 
     def __init__(self, track_id: int) -> None:
@@ -81,9 +96,9 @@ class Track:
         self.bank: Any = None
         self.entry = livefile.TRACK, track_id, b""
 
-    def inner_stage(self) -> Any:
-        """The stage that is current on it."""
-        return [self.stage, *(stage for opened in self.open for stage in opened.inner)][-1]
+    def find_innermost(self) -> Within | None:
+        """Within which stage is what begins on it now?"""
+        return [self.around, *(within for opened in self.open for within in opened.inner)][-1]
 
     def is_idle(self) -> bool:
         """Is it nobody's?"""
@@ -165,7 +180,7 @@ def track_here() -> Track:
         track = idle[0]
         if track.life() is not life:
             track.rename(life)
-    track.stage = ambient.get()[0]
+    track.around = ambient.get()[0]
     _var.set(track)
     # Going back to the same value is cheaper than to none: hence twice.
     track.token = _var.set(track)
@@ -177,14 +192,15 @@ def stage_here() -> Any:
     if unfinished:
         finish_rest()
     track = own_track()
-    return ambient.get()[0] if track is None else track.inner_stage()
+    return _stage_of(ambient.get()[0] if track is None else track.find_innermost())
 
 
-def stage_changed() -> None:
-    """What is created in the calling context from here on inherits the stage that is current now."""
+def stage_changed() -> Track | None:
+    """What is created in the calling context from here on inherits the stage that is current now; returns its track."""
     track = own_track()
     if track is not None:
-        ambient.set((track.inner_stage(), ambient.get()[1]))
+        ambient.set((track.find_innermost(), ambient.get()[1]))
+    return track
 
 
 def _holder_of(opened: Opened) -> Track | None:
@@ -202,8 +218,9 @@ def leave(opened: Opened) -> None:
     if opened in track.open:
         track.open.remove(opened)
     opened.home.bodies.discard(opened.body)
-    if opened.inner:
-        stage_changed()
+    if opened.inner and stage_changed() is not track:
+        for within in filter(None, opened.inner):
+            within.around = (track.find_innermost(),)
     track.let_go()
     opened.home.let_go()
 
