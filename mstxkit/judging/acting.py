@@ -141,9 +141,8 @@ def occasion_of(verdict: Verdict) -> str:
 
 def asked_by(verdict: Verdict, id: str, asked_ns: int) -> Earlier:
     """The request `id` of a verdict, which is open as far as anybody knows."""
-    names_rank, impact_ratio = verdict.rank is not None, verdict.impact_ratio
-    cause = cause_of(verdict)
-    return Earlier(id, verdict.id, cause, asked_ns, is_open=True, names_rank=names_rank, impact_ratio=impact_ratio)
+    names_rank = verdict.rank is not None
+    return Earlier(id, verdict.id, cause_of(verdict), asked_ns, True, names_rank, (), verdict.impact_ratio)
 
 
 def verdict_in(occasion: str) -> tuple[str, str] | None:
@@ -180,13 +179,11 @@ def refused_by_others(verdict: Verdict, earlier: Sequence[Earlier], limits: Acti
         return NotAsked(f"verdicts may ask for {limits.a_job} profiles in a job (acting.a_job)")
     if sum(age_ns < _DAY_NS for age_ns in ages_ns.values()) >= limits.a_day:
         return NotAsked(f"verdicts may ask for {limits.a_day} profiles in 24 hours (acting.a_day)")
-    same = [
-        each for each in earlier if each.cause == cause and not each.mute and ages_ns[each.id] < limits.same_s * _NS
-    ]
+    same = [each.id for each in earlier if each.cause == cause and not each.mute]
+    same = [id for id in same if ages_ns[id] < limits.same_s * _NS]
     if same:
-        return NotAsked(
-            f"request {same[-1].id} was for the same cause, less than {limits.same_s:g} s ago (acting.same_s)"
-        )
+        lately = f"less than {limits.same_s:g} s ago (acting.same_s)"
+        return NotAsked(f"request {same[-1]} was for the same cause, {lately}")
     still_open = next((each.id for each in earlier if each.is_open), "")
     if still_open:
         return NotAsked(f"request {still_open}, of another verdict, comes first")
@@ -212,9 +209,8 @@ def wish_of(
         return _why_nobody(verdict, heard, now_ns, peers.may_wait)
     is_short = len(ranks) == 1 or (verdict.rank is None and bool(verdict.group))
     if is_short and peers.unheard and peers.may_wait:
-        return NotAsked(
-            f"it waits for a healthy peer: {name_ranks(peers.unheard)} said nothing yet (acting.peer_s)", may_soon=True
-        )
+        why = f"{name_ranks(peers.unheard)} said nothing yet (acting.peer_s)"
+        return NotAsked(f"it waits for a healthy peer: {why}", may_soon=True)
     stage = str(verdict.stage)
     if verdict.evidence.get("where") in _BETWEEN and not set(ranks) & set(shared):
         stage = WHOLE_STEPS

@@ -70,7 +70,7 @@ class Entered(NamedTuple):
         rings: The entries.
         call: (K,) which call each is of, from 0 on.
         own_s: (K,) own time that led to it.
-        has_waited: (K,) was the collective before it, of that member in that stage, over by then?
+        has_waited: (K,) was the collective before it, of that member, over by then?
         is_crossing: (K,) was its own time measured against another member's clock?
         waits_s: (K,) what it waited there until the last had entered, beyond what clocks may err by.
         behind_s: (M, S) by how much later than the first of those in its last collective a member left the stage.
@@ -127,7 +127,7 @@ def _own_times(step: RoleStep, rings: Collectives, released: Vector) -> tuple[Ve
     since = np.where(is_same, since, np.where(is_next, np.fmax(begun, since), begun))
     own, has_waited, is_crossing = np.empty(len(order)), np.empty(len(order), bool), np.empty(len(order), bool)
     own[order] = np.maximum(0.0, entered - since) + np.where(is_next & ~went_on, _measure_between(rings, order), 0.0)
-    has_waited[order] = is_next & ~went_on & waited_before & (is_same | (over_before >= begun))
+    has_waited[order] = is_next & ~went_on & waited_before
     is_crossing[order] = is_same & ~np.roll(has_left, 1) & ~went_on
     has_gone_on, waits = np.roll(went_on & is_next, -1), np.empty(len(order))
     begun = entered if rings.waited_s is None else np.fmax(entered, over - rings.waited_s[order])

@@ -46,16 +46,15 @@ class LightSteps:
         return ""
 
     def _ask(self, want: Want, stage: str) -> str:
-        able = [  # who has an NPU's profiler, and runs the stage
+        able = {  # who has an NPU's profiler, and runs the stage
             speaker.rank for speaker in fate.read_heard(self._speakers.control)
             if (not want.role or speaker.acknowledgement.role in ("", want.role))
             and (not want.ranks or speaker.rank in want.ranks)
             and speaker.standing.backend in _NPU and stage in speaker.keys
-        ]  # fmt: skip
-        ranks = sorted(set(able))
-        if len(ranks) < 2:  # of one alone nobody can say that it is late
+        }  # fmt: skip
+        if len(able) < 2:  # of one alone nobody can say that it is late
             return ""
-        wish = Wish(f"after step {want.since_step - 1}", stage, tuple(ranks), _PRESET, want.why)
+        wish = Wish(f"after step {want.since_step - 1}", stage, tuple(sorted(able)), _PRESET, want.why)
         try:
             return self._speakers.ask(wish, "", time.time_ns())
         except (MstxkitError, OSError):

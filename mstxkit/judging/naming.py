@@ -75,9 +75,8 @@ def find_tied(measured: MeasuredStep, sums: slow_rank.AddedUp, base_s: float) ->
     They wait for each other, in a group that nobody has told of: who of them is late is not to be seen from here.
     """
     tied = np.zeros(sums.score.shape, bool)
-    for piece in np.flatnonzero(
-        ((sums.score > _TIED_SCORE).sum(axis=0) > 1) & ~are_of(measured.kinds, INSIDE)
-    ).tolist():
+    are_several = (sums.score > _TIED_SCORE).sum(axis=0) > 1
+    for piece in np.flatnonzero(are_several & ~are_of(measured.kinds, INSIDE)).tolist():
         slow = np.flatnonzero(sums.score[:, piece] > _TIED_SCORE)
         slow = slow[np.argsort(measured.done_s[slow, piece])]
         near_s = 0.25 * (np.expm1(sums.mean[slow, piece]) * (measured.usual_s[piece] + base_s))

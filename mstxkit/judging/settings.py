@@ -26,11 +26,8 @@ class JudgeSettings:
 
     def as_json(self) -> dict[str, int | float]:
         """Name to value: what `of_json` reads."""
-        return {
-            f"{name}.{field.name}": getattr(part, field.name)
-            for name, part in self.parts.items()
-            for field in fields(part)
-        }
+        parts = self.parts.items()
+        return {f"{name}.{field.name}": getattr(part, field.name) for name, part in parts for field in fields(part)}
 
 
 class JudgeSetting(NamedTuple):
@@ -88,8 +85,6 @@ def _read_value(setting: JudgeSetting, text: str) -> int | float:
         value = math.nan
     if not (math.isfinite(value) and setting.least <= value <= setting.most):
         kind = "a whole number" if is_whole else "a number"
-        raise MstxkitError(
-            f"{setting.name}={text[:40]!r}: {kind} from {setting.least:g} to {setting.most:g} is needed. "
-            f"{setting.meaning}"
-        )
+        needed = f"{kind} from {setting.least:g} to {setting.most:g} is needed. {setting.meaning}"
+        raise MstxkitError(f"{setting.name}={text[:40]!r}: {needed}")
     return value

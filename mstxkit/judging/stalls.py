@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, deque
+from operator import attrgetter
 from typing import Callable, NamedTuple
 
 import numpy as np
@@ -20,7 +21,7 @@ _A_STEP_AT_MOST = 8
 class Stall(NamedTuple):
     """One of them."""
 
-    step: int
+    order: int  # of its step, from 1
     stage: str
     member: str
     host: str
@@ -32,17 +33,18 @@ class Stalls:
 
     def __init__(self) -> None:
         self._stalls: deque[Stall] = deque(maxlen=_STEPS * _A_STEP_AT_MOST)
-        self._numbers: deque[int] = deque(maxlen=_STEPS)
+        self._step, self._order = -1, 0  # the newest, and how many there were
 
     def add(
         self, settings: jitter.Jitter, step: int, measured: MeasuredStep, seconds: Matrix, step_s: float,
         peers: tuple[Peer, ...], keys: tuple[str, ...], but: Truths, lost_s: Callable[[str, str, int, float], float],
     ) -> list[Finding]:  # fmt: skip
-        """One step more. `seconds`: (M, K) by how much longer it took. `but`: (M,) who is known to be slow always.
-        `lost_s`: what the step loses by so many seconds of a member in a piece.
+        """One step more; what it loses nothing by is no stall.
+
+        `seconds`: (M, K) by how much longer it took. `but`: (M,) who is known to be slow always. `lost_s`: what the
+        step loses by so many seconds of a member in a piece.
         """
-        if step not in self._numbers:
-            self._numbers.append(step)
+        self._step, self._order = step, self._order + (step != self._step)
         lasting = {key for key, lasts in zip(keys, but.tolist()) if lasts}
         if lasting and any(stall.member in lasting for stall in self._stalls):
             self._stalls = deque((stall for stall in self._stalls if stall.member not in lasting), self._stalls.maxlen)
@@ -52,27 +54,44 @@ class Stalls:
         for member, piece in list(zip(members.tolist(), pieces.tolist()))[:_A_STEP_AT_MOST]:
             peer, kind = peers[member], measured.kinds[piece]
             lost = lost_s(kind.where, kind.stage, member, float(seconds[member, piece]))
-            self._stalls.append(Stall(step, kind.stage, keys[member], peer.host, lost))
-        while self._stalls and self._stalls[0].step < self._numbers[0]:
+            if lost >= settings.stall * step_s:
+                self._stalls.append(Stall(self._order, kind.stage, keys[member], peer.host, lost))
+        while self._stalls and self._stalls[0].order <= self._order - _STEPS:
             self._stalls.popleft()
         return self._finding(settings, step_s, peers, keys)
 
     def _finding(
         self, settings: jitter.Jitter, step_s: float, peers: tuple[Peer, ...], keys: tuple[str, ...]
     ) -> list[Finding]:
-        stalls = self._stalls
-        lost_s = sum(stall.lost_s for stall in stalls) / len(self._numbers)
-        steps = len({stall.step for stall in stalls})
-        is_enough = len(self._numbers) >= _STEPS // 2 and lost_s >= settings.impact * step_s
-        if not is_enough or not jitter.is_fault(settings, steps, len(self._numbers)):
-            return []
-        stage = Counter(stall.stage for stall in stalls).most_common(1)[0][0]
-        member, of_member = Counter(stall.member for stall in stalls).most_common(1)[0]
-        host, of_host = Counter(stall.host for stall in stalls).most_common(1)[0]
-        evidence: dict[str, object] = {"stalls": len(stalls), "longest_s": max(stall.lost_s for stall in stalls)}
-        has_hosts = len({peer.host for peer in peers}) > 1
-        if has_hosts and host and of_host >= settings.alike * len(stalls):
-            evidence["host"] = host
-        is_same = of_member >= settings.alike * len(stalls) and member in keys
-        place = keys.index(member) if is_same else -1
-        return [Finding(Key("jitter", NOW_AND_THEN, stage), place, steps, lost_s / step_s, lost_s, 1.2, (), evidence)]
+        """Of one member, of one host, or of all: of the smallest that it is. Where nearly all is lost by one member,
+        this waits for that one to be sure.
+        """
+        steps, every, hosts = min(self._order, _STEPS), [*self._stalls], {peer.host for peer in peers}
+        of_member, of_host = _most_of(every, "member"), _most_of(every, "host")
+        for stalls, among in ((of_member, len(keys)), (of_host, len(hosts)), (every, 1)):
+            times, lost_s = _sum_up(stalls)
+            others, _ = _sum_up([stall for stall in every if stall not in stalls])
+            usual = settings.usual * steps / among + others / max(1, among - 1)
+            is_ones = stalls is not of_member and _sum_up(of_member)[1] >= settings.alike * lost_s
+            lost_s /= steps
+            is_enough = lost_s >= step_s * (settings.impact if among > 1 else settings.spread)
+            if is_enough and not is_ones and jitter.is_fault(settings, times, usual, among) and steps >= _STEPS // 2:
+                stage = Counter(stall.stage for stall in stalls).most_common(1)[0][0]
+                place = keys.index(stalls[0].member) if stalls is of_member and stalls[0].member in keys else -1
+                host = {"host": stalls[0].host} if among > 1 and len(hosts) > 1 else {}
+                evidence = {"stalls": len(stalls), "longest_s": max(stall.lost_s for stall in stalls), **host}
+                key = Key("jitter", NOW_AND_THEN, stage)
+                return [Finding(key, place, times, lost_s / step_s, lost_s, 1.2, (), evidence)]
+        return []
+
+
+def _most_of(stalls: list[Stall], owner: str) -> list[Stall]:
+    """Those of the member or host by which most is lost."""
+    of = {name: [stall for stall in stalls if getattr(stall, owner) == name] for name in map(attrgetter(owner), stalls)}
+    return max(of.values(), key=lambda stalls: _sum_up(stalls)[1], default=[])
+
+
+def _sum_up(stalls: list[Stall]) -> tuple[int, float]:
+    """How often, and how long. Of steps in a row they are one: who is slow for longer is not late now and then."""
+    at = {(stall.member, stall.order) for stall in stalls}
+    return sum((member, order - 1) not in at for member, order in at), sum(stall.lost_s for stall in stalls)

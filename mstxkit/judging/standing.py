@@ -30,20 +30,15 @@ _COSTS_ALONE = 0.003
 _UNSEEN = 0.1
 
 
-@dataclass
 class _Excess:
     """How much too long one piece takes, as of late: a logarithm."""
 
-    finding: Finding
-    value: float
-    steps: int
+    def __init__(self, finding: Finding) -> None:
+        self.finding, self.value, self.steps = finding, math.log1p(finding.ratio), finding.steps
 
     def follow(self, excess: float) -> None:
         self.steps += 1
         self.value += max(1 / self.steps, _FOLLOWS) * (excess - self.value)
-
-    def part(self) -> Surplus:
-        return self.finding.part(self.value)
 
 
 @dataclass(eq=False)
@@ -87,7 +82,7 @@ class StandingVerdict:
             hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:16], 0, step, finding.kind,
             finding.owner or finding.key.stage, peer and peer.rank, role, since, group=finding.group, process=process,
         )  # fmt: skip
-        begun = cls(finding, verdict, history, _excess_of(finding), finding.steps, finding.steps)
+        begun = cls(finding, verdict, history, _Excess(finding), finding.steps, finding.steps)
         if finding.key.where != NOW_AND_THEN:
             begun.loss = begun._loss_of_last(finding.steps)
         if not begun.loss.times:
@@ -99,7 +94,7 @@ class StandingVerdict:
 
     def parts(self) -> list[Surplus]:
         """All that takes too long by this cause."""
-        return [excess.part() for excess in (self.excess, *self.also.values())]
+        return [excess.finding.part(excess.value) for excess in (self.excess, *self.also.values())]
 
     @property
     def stages(self) -> set[str]:
@@ -111,7 +106,7 @@ class StandingVerdict:
         is the same time.
         """
         if finding.key.stage not in self.stages:
-            self.also[finding.key.where, finding.key.stage] = _excess_of(finding)
+            self.also[finding.key.where, finding.key.stage] = _Excess(finding)
             self.loss = self._loss_of_last(finding.steps)
 
     def _loss_of_last(self, steps: int) -> LossRatio:
@@ -224,9 +219,8 @@ class StandingVerdict:
 
     def why_gone(self, step: int) -> str:
         """Why it is withdrawn once it is gone."""
-        if self._costs_nothing_any_more() and self.times_seen:
-            return f"nobody waits for it any more up to step {step}"
-        return f"not seen any more up to step {step}"
+        costs_nothing = self._costs_nothing_any_more() and self.times_seen
+        return f"{'nobody waits for it' if costs_nothing else 'not seen'} any more up to step {step}"
 
     def is_gone(self) -> bool:
         """Has there been no evidence for as long as it took to find it?"""
@@ -281,10 +275,6 @@ def share_out(several: Sequence[StandingVerdict]) -> None:
 def parts_of(several: Iterable[StandingVerdict]) -> list[Surplus]:
     """All that takes too long by these causes."""
     return [part for standing in several for part in standing.parts()]
-
-
-def _excess_of(finding: Finding) -> _Excess:
-    return _Excess(finding, math.log1p(finding.ratio), finding.steps)
 
 
 def _make_evidence(finding: Finding, history: RoleHistory) -> dict[str, Any]:

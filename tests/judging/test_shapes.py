@@ -180,3 +180,26 @@ def test_of_a_whole_run_who_is_late_in_a_gap_that_another_role_ends_is_so_in_eac
     late = [of.excess[3, of.pieces.kinds.index(gap)] for of in run.steps if of.step.role == "actor"]
 
     assert min(late[20:]) > 0.05
+
+
+@pytest.mark.parametrize(("shape", "fault", "seed"), [("barriers", "behind", 9004), ("nested", "input", 9000)])
+def test_who_is_slow_in_each_step_is_never_late_now_and_then(shape: str, fault: str, seed: int) -> None:
+    """Four steps in a row, beside some tails that cost nothing, were stalls "now and then" that nobody had."""
+    case = detection.case(shape, fault, seed)
+    said = [verdict for _, verdicts, _ in detection.verdicts_of(case.job(), 60) for verdict in verdicts]
+
+    assert {verdict.rank for verdict in said} == {case.faults[0].rank}
+    assert "jitter" not in {verdict.kind for verdict in said}
+
+
+@pytest.mark.parametrize(("shape", "seed"), [("barriers", 9001), ("dispatched", 9000), ("nested", 9004)])
+def test_one_of_many_that_stalls_is_named_also_beside_tails_of_others(shape: str, seed: int) -> None:
+    """Of its host, or of all together, there are one or two stalls more: that says less of whom to look at."""
+    case = detection.case(shape, "intermittent", seed)
+    said = [verdict for _, verdicts, _ in detection.verdicts_of(case.job(), 110) for verdict in verdicts]
+
+    assert said and {verdict.rank for verdict in said} == {case.faults[0].rank}
+
+
+def test_tails_of_one_in_a_hundred_steps_here_and_there_are_nobodys() -> None:
+    assert detection.false_alarms("barriers", 9005, 340) == (340, [])

@@ -121,8 +121,9 @@ def test_a_slow_group_of_two_is_a_pair() -> None:
 def test_stalls_count_when_there_are_more_than_chance_has() -> None:
     limits = jitter.Jitter()
 
-    assert not jitter.is_fault(limits, 3, 60)
-    assert jitter.is_fault(limits, 20, 60)
+    assert not jitter.is_fault(limits, 3, 1.2)
+    assert jitter.is_fault(limits, 20, 1.2)
+    assert jitter.is_fault(limits, 3, 0.03) and not jitter.is_fault(limits, 3, 0.03, among=64)  # of 64 one had as many
 
 
 def test_every_nth_step_and_a_step_that_was_asked_for_have_their_turn_once() -> None:
