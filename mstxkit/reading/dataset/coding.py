@@ -82,7 +82,7 @@ def _of_one_form(rows: pl.DataFrame, vocabulary: Vocabulary, need: Need) -> pl.D
 
 def _replace_texts(texts: pl.Series, code_of: Callable[[str], int], dtype: Any) -> pl.Series:
     """Each text's code; null stays null."""
-    different = texts.drop_nulls().unique()
+    different = texts.drop_nulls().unique(maintain_order=True)  # else codes differ from process to process
     codes = pl.Series(texts.name, [code_of(text) for text in different.to_list()], dtype=dtype)
     if len(codes) == 1 and not texts.null_count():
         replaced: pl.Series = codes.new_from_index(0, len(texts))

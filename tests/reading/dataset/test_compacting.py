@@ -24,6 +24,7 @@ from polars.testing import assert_frame_equal
 from mstxkit.errors import MstxkitError
 from mstxkit.reading.dataset import compacting
 from mstxkit.reading.exporters import load_exporter
+from mstxkit.reading.rows import ALL
 from mstxkit.reading.run import open_run
 from mstxkit.reading.run_files import RunFiles
 from mstxkit.store import dataset, layout
@@ -180,6 +181,19 @@ def test_ranges_around_midnight_stay_in_the_order_in_which_they_ended(tmp_path: 
 
     assert len(list((run / dataset.FOLDER).glob("ranges/day=*"))) == 2
     assert {to: drawn(to) == content for to, content in before.items()} == dict.fromkeys(before, True)
+
+
+def test_texts_of_a_compacted_run_have_their_codes_in_the_order_in_which_they_come_up(tmp_path: Path) -> None:
+    """In each process: the order of a set of texts is another one in each, and with it exported files were."""
+    run, bank, stages = new_run(tmp_path / "run"), BankFiles(), [f"stage_{'abcdefghijkl'[at]}" for at in range(12)]
+    for at, stage in enumerate(stages):
+        bank.range(stage, 1_000 * at, 1_000 * at + 500, stage=stage, own=True, step=0)
+    ProcessFiles(run, 100, rank=0).seal(bank)
+    compacting.compact_files(run, remove=True)
+
+    files = RunFiles(str(run))
+    list(files.coded(ALL))
+    assert files.vocabulary.stages == [None, *stages]
 
 
 def test_what_is_there_already_is_not_done_again(run: Path) -> None:
