@@ -32,7 +32,6 @@ _GROUP_WORDS = {
     kinds.ALL_SLOW: "{everybody} longer{where} than earlier",
     kinds.SERIAL: "{group} alone are{where}, and all wait",
 }
-_HELD_UP = " is held up by something beside the training: it waits for a CPU"
 _INCIDENT_WORDS = {
     incidents.HANG: "hung", incidents.KILLED: "was killed", incidents.SIGNAL: "was killed",
     incidents.EXCEPTION: "raised what nobody caught", incidents.REQUEST: "was looked at, as asked",
@@ -66,7 +65,7 @@ def write_sentence(verdict: Mapping[str, Any]) -> str:
     name = escape_name(verdict["process"]) or f"rank {verdict['rank']}"
     who = f"{name} {escape_name(verdict['role'])}" if verdict["role"] else name
     if kind == kinds.JITTER and "cpu_wait_ratio" in evidence and is_of_one:
-        return f"{who}{_HELD_UP}{where}"
+        return f"{who} is held up by something beside the training: it waits for a CPU{where}"
     if kind == kinds.ALL_SLOW and "of_role" in evidence:
         begins = f"who begins {escape_name(stage)}, a controller or another role, takes it"
         if "of_stage" in evidence:
@@ -100,9 +99,10 @@ def of_incident(incident: Mapping[str, Any]) -> str:
 
 
 def _name_group(verdict: Mapping[str, Any]) -> str:
-    """`host node3 (ranks 24-31)`, `ranks 0,4`; "the ranks" where it names none."""
-    ranks = ranks_in_words(verdict["group"]) if verdict["group"] else "the ranks"
+    """`host node3 (ranks 24-31)`, `ranks 0,4`; where it names none `ranks of host node3`, or `the ranks`."""
     evidence = verdict["evidence"]
+    of_host = f"ranks of host {escape_name(evidence['host'])}" if "host" in evidence else "the ranks"
+    ranks = ranks_in_words(verdict["group"]) if verdict["group"] else of_host
     named = [f"{name} {escape_name(evidence[name])}" for name in ("host", "place") if name in evidence]
     return f"{named[0]} ({ranks})" if named and verdict["kind"] in (kinds.COMPUTE, kinds.INPUT) else ranks
 

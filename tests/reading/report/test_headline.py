@@ -288,6 +288,13 @@ def test_every_kind_has_its_words_with_a_rank_and_without(kind: str, rank: int |
     assert ("rank 3 actor" in words) == (rank == 3 and kind not in ("not_enough_evidence", "all_slow"))
 
 
+@pytest.mark.parametrize(("evidence", "who"), [({"host": "node3"}, "ranks of host node3"), ({}, "the ranks")])
+def test_of_stalls_of_one_host_it_is_named(evidence: dict[str, str], who: str) -> None:
+    stalls = verdict(kind="jitter", rank=None, group=(), evidence=evidence)
+
+    assert write_sentence(stalls._asdict()) == f"{who} take far longer now and then in reference"
+
+
 def test_more_work_is_not_called_a_slow_machine() -> None:
     assert "not slower" in write_sentence(verdict(kind="imbalance")._asdict())
     assert "no machine is slow" in write_sentence(verdict(kind="imbalance", rank=None)._asdict())
