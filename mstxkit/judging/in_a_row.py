@@ -13,9 +13,8 @@ from ..triggers.late_rank import middle_of
 from .evidence import Matrix, Vector, Whole
 
 Rows = Whole
-# Looked at in so many steps, of no more members than this; rows there must be.
-_STEPS, _MEMBERS_AT_MOST, _ROWS_LEAST = 8, 1024, 3
-_LOOKS = 3 * _STEPS
+# Looked at in so many steps, so often, of no more members than this; rows there must be.
+_STEPS, _LOOKS, _MEMBERS_AT_MOST, _ROWS_LEAST = 8, 24, 1024, 3
 # Rows lie apart by so many deviations and by this share of a step, and distances vary by so much less than the ends,
 # and from step to step by so much of what they vary at all: those of members that never meet wander.
 _DEVIATIONS, _APART, _TIGHT, _STEADY = 4.0, 0.01, 0.75, 0.8
@@ -37,7 +36,8 @@ class RowOrder:
         """Are members done one after another, in too few steps to say whether each waits for the one before? Between
         collectives also in the first steps, whatever they show.
         """
-        return column in self._apart or (is_inside and 0 < len(self._seen.get(column, ())) < _STEPS)
+        is_new = is_inside and 0 < len(self._seen.get(column, ())) < _STEPS
+        return column not in self._known and (column in self._apart or is_new)
 
     def learn(self, column: int, came_s: Vector, done_s: Vector, step_s: float) -> bool:
         """One step more of a piece. Is it known by this one that its members are in rows?"""

@@ -155,14 +155,9 @@ class Norms:
         """Measure one step, by what was learned from those before it."""
         place = self.places.of(pieces.kinds)
         mode = self.modes(pieces.kinds)
-        kinds = tuple(
-            Piece(BEHIND, stage)
-            if where == IN and waits == WAITS
-            else Piece(BEHIND_GAP, stage)
-            if where == BEFORE and waits in (WAITS, FED)
-            else Piece(where, stage)
-            for (where, stage), waits in zip(pieces.kinds, mode)
-        )
+        behind = {(IN, WAITS): BEHIND, (BEFORE, WAITS): BEHIND_GAP, (BEFORE, FED): BEHIND_GAP}
+        with_modes = zip(pieces.kinds, mode.tolist())
+        kinds = tuple(Piece(behind.get((where, waits), where), stage) for (where, stage), waits in with_modes)
         at = self.columns.of(kinds)
         ranks.widen(len(self.columns))
         kept = (at >= 0) & (place >= 0)
@@ -268,8 +263,9 @@ class Norms:
         place = self.places.of(pieces.kinds)
         heard = np.array([kind.stage not in self.suspected for kind in pieces.kinds], bool)
         self.waiting.learn(place[heard], came[:, heard] / step_s, took[:, heard] / step_s)
-        # Between collectives nobody is known to wait, so whoever hands over there otherwise is looked for all the same.
-        may_be = are_of(pieces.kinds, INSIDE) | heard & (self.waiting.known(np.maximum(place, 0)) == 0)
+        # Between collectives nobody is known to wait: there all are looked at, unless sends tell who hands over.
+        is_open = heard & (self.waiting.known(np.maximum(place, 0)) == 0)
+        may_be = np.where(are_of(pieces.kinds, INSIDE), not self.handed_in, is_open)
         for piece in np.flatnonzero(may_be).tolist():
             came_s, done_s = pieces.came_s[:, piece], pieces.done_s[:, piece]
             is_looked_at = pieces.kinds[piece].where in (IN, INSIDE)

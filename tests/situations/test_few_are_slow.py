@@ -16,6 +16,7 @@ from builders.situations import OWN, said_of, trained, written
 from mstxkit import open_run
 
 STEPS = 100
+LONGER, FAR = "longer than the others", "far longer now and then"
 MoreMs = Callable[[int, int], float]  # of a step and a rank
 
 
@@ -25,23 +26,23 @@ def said_first(tmp_path: Path, more_ms: MoreMs, steps: int = STEPS) -> str:
 
 
 @pytest.mark.parametrize(
-    ("more_ms", "who", "takes_ms", "steps"),
+    ("more_ms", "said", "takes_ms", "steps"),
     [
-        (lambda step, rank: {2: 30.0, 3: 20.0}.get(rank, 0.0), "ranks 2-3 take", 131, "steps 2 to 99"),
-        (lambda step, rank: 30.0 * (rank == 1 + 4 * (step % 2)), "ranks 1,5 take", 131, "steps 2 to 99"),
-        (lambda step, rank: 30.0 * (rank >= 4), "ranks 4-7 take", 131, "steps 2 to 99"),
-        (lambda step, rank: 300.0 * (rank == 5 and step % 10 == 3), "rank 5 takes", 131, "10 of steps 2 to 99"),
-        (lambda step, rank: 300.0 * (rank == 3 and step < 6), "rank 3 takes", 401, "steps 2 to 5 (4 of 98)"),
-        (lambda step, rank: 800.0 * (rank == 1 and step == 50), "rank 1 takes", 901, "step 50 (1 of 98)"),
+        (lambda step, rank: {2: 30.0, 3: 20.0}.get(rank, 0.0), f"ranks 2-3 take {LONGER}", 131, "steps 2 to 99"),
+        (lambda step, rank: 30.0 * (rank == 1 + 4 * (step % 2)), f"ranks 1,5 take {LONGER}", 131, "steps 2 to 99"),
+        (lambda step, rank: 30.0 * (rank >= 4), f"ranks 4-7 take {LONGER}", 131, "steps 2 to 99"),
+        (lambda step, rank: 300.0 * (rank == 5 and step % 10 == 3), f"rank 5 takes {FAR}", 131, "10 of steps 2 to 99"),
+        (lambda step, rank: 300.0 * (rank == 3 and step < 6), f"rank 3 takes {LONGER}", 401, "steps 2 to 5 (4 of 98)"),
+        (lambda step, rank: 800.0 * (rank == 1 and step == 50), f"rank 1 takes {LONGER}", 901, "step 50 (1 of 98)"),
     ],
     ids=["two, one more than the other", "two in turn", "half of them", "one now and then", "one at first", "one once"],
 )  # fmt: skip
 def test_those_who_are_always_last_are_named_together_with_what_they_cost(
-    tmp_path: Path, more_ms: MoreMs, who: str, takes_ms: float, steps: str
+    tmp_path: Path, more_ms: MoreMs, said: str, takes_ms: float, steps: str
 ) -> None:
     words, cost = said_first(tmp_path, more_ms).split(": without it a step takes ")
 
-    assert words == f"Verdict: {who} longer than the others in {OWN}"
+    assert words == f"Verdict: {said} in {OWN}"
     check(cost, takes_ms, steps)
 
 
