@@ -68,14 +68,14 @@ class Stalls:
         """
         steps, every, hosts = min(self._order, _STEPS), [*self._stalls], {peer.host for peer in peers}
         of_member, of_host = _most_of(every, "member"), _most_of(every, "host")
+        (all_times, _), (_, of_member_s) = _sum_up(every), _sum_up(of_member)
         for stalls, among in ((of_member, len(keys)), (of_host, len(hosts)), (every, 1)):
             times, lost_s = _sum_up(stalls)
-            others, _ = _sum_up([stall for stall in every if stall not in stalls])
-            usual = settings.usual * steps / among + others / max(1, among - 1)
-            is_ones = stalls is not of_member and _sum_up(of_member)[1] >= settings.alike * lost_s
+            usual = settings.usual * steps / among + (all_times - times) / max(1, among - 1)
+            is_ones = stalls is not of_member and of_member_s >= settings.alike * lost_s
             lost_s /= steps
-            is_enough = lost_s >= step_s * (settings.impact if among > 1 else settings.spread)
-            if is_enough and not is_ones and jitter.is_fault(settings, times, usual, among) and steps >= _STEPS // 2:
+            is_enough = steps >= _STEPS // 2 and lost_s >= step_s * (settings.impact if among > 1 else settings.spread)
+            if is_enough and not is_ones and jitter.is_fault(settings, times, usual, among):
                 stage = Counter(stall.stage for stall in stalls).most_common(1)[0][0]
                 place = keys.index(stalls[0].member) if stalls is of_member and stalls[0].member in keys else -1
                 host = {"host": stalls[0].host} if among > 1 and len(hosts) > 1 else {}

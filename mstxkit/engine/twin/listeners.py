@@ -74,21 +74,21 @@ def _sink_of(addresses: tuple[int, ...]) -> Sink:
         raise ValueError("mstxRangeStartA and mstxRangeEnd are needed")
     functions: list[Any] = [ctypes.PYFUNCTYPE(*type_)(at) if at else None for type_, at in zip(types, addresses)]
     mark, start, end, create, mark_in, start_in, end_in = functions
-    domains = {"default": None}
+    domains: dict[str, Any] = {"default": None}
 
-    def domain_of(name: str) -> Any:
+    def domain_of(name: str) -> tuple[Any, ...]:
         if create and mark_in and start_in and end_in and name not in domains:
             domains[name] = create(name.encode())
-        return domains.get(name)
+        return (domains[name],) if domains.get(name) else ()
 
     def tell_begin(message: str, name: str) -> Any:
-        call, domain = (start_in, (domain_of(name),)) if domain_of(name) else (start, ())
-        token = call(*domain, message.encode(), None)
+        domain = domain_of(name)
+        token = (start_in if domain else start)(*domain, message.encode(), None)
         return (*domain, token) if token else None
 
     def tell_mark(message: str, stream: Any, name: str) -> None:
-        call, domain = (mark_in, (domain_of(name),)) if domain_of(name) else (mark, ())
-        if call:
+        domain = domain_of(name)
+        if call := mark_in if domain else mark:
             call(*domain, message.encode(), None)
 
     return tell_begin, lambda begun, name: (end_in if len(begun) > 1 else end)(*begun), tell_mark, None

@@ -101,9 +101,9 @@ def of_incident(incident: Mapping[str, Any]) -> str:
 def _name_group(verdict: Mapping[str, Any]) -> str:
     """`host node3 (ranks 24-31)`, `ranks 0,4`; where it names none `ranks of host node3`, or `the ranks`."""
     evidence = verdict["evidence"]
-    of_host = f"ranks of host {escape_name(evidence['host'])}" if "host" in evidence else "the ranks"
-    ranks = ranks_in_words(verdict["group"]) if verdict["group"] else of_host
     named = [f"{name} {escape_name(evidence[name])}" for name in ("host", "place") if name in evidence]
+    some = f"ranks of {named[0]}" if named else "the ranks"
+    ranks = ranks_in_words(verdict["group"]) if verdict["group"] else some
     return f"{named[0]} ({ranks})" if named and verdict["kind"] in (kinds.COMPUTE, kinds.INPUT) else ranks
 
 
