@@ -14,11 +14,15 @@ from .evidence import CALL, Collectives, Matrix, RoleStep, Truths, Vector, Whole
 
 
 class GroupTime(NamedTuple):
-    """What a group's collectives took in one stage of one step, from when its last member had entered."""
+    """What a group's collectives took in one stage of one step, from when its last member had entered.
+
+    `calls`: how many they are; below 0: they are sends.
+    """
 
     group: int
     stage: int
     took_s: float
+    calls: int
 
 
 class Inside(NamedTuple):
@@ -200,4 +204,5 @@ def _group_times(rings: Collectives, call: Whole) -> tuple[GroupTime, ...]:
         np.stack([rings.group[begins][usable], rings.stage[begins][usable]], axis=1), axis=0, return_inverse=True
     )
     sums = np.bincount(inverse.reshape(-1), weights=np.maximum(0.0, took[usable]), minlength=len(keys))
-    return tuple(GroupTime(int(group), int(stage), float(total)) for (group, stage), total in zip(keys, sums))
+    calls = np.bincount(inverse.reshape(-1), weights=np.where(is_handed[usable], -1, 1), minlength=len(keys))
+    return tuple(map(GroupTime, *keys.T.tolist(), sums.tolist(), calls.astype(int).tolist()))

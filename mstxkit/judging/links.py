@@ -75,6 +75,7 @@ class Links:
     def __init__(self) -> None:
         self._usual: dict[tuple[int, str], _Usual] = {}
         self._took: dict[tuple[str, tuple[int, ...]], float] = {}
+        self._does: dict[tuple[int, str], tuple[int, int]] = {}
 
     def add(
         self, settings: slow_link.SlowLink, step: RoleStep, rings: Collectives, times: Iterable[GroupTime],
@@ -82,10 +83,11 @@ class Links:
     ) -> list[Finding]:  # fmt: skip
         """One step more; what is slow in it, for long enough."""
         by_stage: dict[str, dict[int, float]] = {}
-        self._took = {}
+        self._took, self._does = {}, {}
         for time in times:
             stage = step.stages[time.stage]
             by_stage.setdefault(stage, {})[time.group] = time.took_s
+            self._does[time.group, stage] = len(rings.groups.get(time.group, ())), time.calls
             self._took[stage, tuple(rings.groups.get(time.group, ()))] = time.took_s
         findings = []
         for stage, seconds in by_stage.items():
@@ -113,7 +115,7 @@ class Links:
             before = self._usual.get((group, stage), _Usual())
             if not before.before and len(self._usual) >= _GROUPS_AT_MOST:
                 continue
-            level = self._level(settings, before, group, seconds, rings, base_s)
+            level = self._level(settings, before, (group, stage), seconds, base_s)
             usual = self._usual[group, stage] = _add_step(before, level, math.log(took_s + base_s))
             if level is None:
                 continue
@@ -124,14 +126,14 @@ class Links:
         return slow
 
     def _level(
-        self, settings: slow_link.SlowLink, usual: _Usual, group: int, seconds: dict[int, float], rings: Collectives,
-        base_s: float,
-    ) -> _Level | None:  # fmt: skip
-        """By its own history, or by groups of as many ranks, whichever is quicker; None: nothing to compare it with."""
-        size = len(rings.groups.get(group, ()))
+        self, settings: slow_link.SlowLink, usual: _Usual, key: tuple[int, str], took: dict[int, float], base_s: float
+    ) -> _Level | None:
+        """By its own history, or by groups of as many ranks that do as much, whichever is quicker; None: nothing to
+        compare it with.
+        """
         others = [
-            math.log(took_s + base_s) for other, took_s in seconds.items()
-            if other != group and len(rings.groups.get(other, ())) == size
+            math.log(took_s + base_s) for other, took_s in took.items()
+            if other != key[0] and self._does[other, key[1]] == self._does[key]
         ]  # fmt: skip
         own = _level_of(usual.before) if len(usual.before) >= _LEARNT_FROM else None
         by_others = _level_of(others, own) if len(others) >= settings.peers else None

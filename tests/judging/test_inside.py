@@ -66,7 +66,7 @@ def test_a_groups_time_counts_from_when_its_last_member_has_entered() -> None:
     step = role_step(0, STAGES, [[0.0], [0.0]], [[10.0]] * 2)
     (group,) = measure_inside(step, collectives([(0, 7, 1, 1.0, 4.5, 0), (1, 7, 1, 4.0, 4.5, 0)])).groups
 
-    assert tuple(group) == (7, 0, 0.5)
+    assert tuple(group) == (7, 0, 0.5, 1)
 
 
 def test_what_somebody_does_before_it_waits_for_what_it_has_sent_is_no_time_of_a_link() -> None:
@@ -81,7 +81,7 @@ def test_what_somebody_does_before_it_waits_for_what_it_has_sent_is_no_time_of_a
     )  # fmt: skip
     (group,) = measure_inside(step, handed).groups
 
-    assert tuple(group) == (7, 0, pytest.approx(0.2))
+    assert tuple(group) == (7, 0, pytest.approx(0.2), -1)
 
 
 def test_in_the_middle_of_a_pipeline_own_time_is_known_though_more_is_handed_on_there() -> None:

@@ -10,7 +10,7 @@ np = pytest.importorskip("numpy")
 
 from builders.judged import collectives, role_step  # noqa: E402
 
-from mstxkit.judging.evidence import RoleStep  # noqa: E402
+from mstxkit.judging.evidence import CALL, MEET, RECEIVE, SEND, RoleStep  # noqa: E402
 from mstxkit.judging.judge import JobJudge  # noqa: E402
 from mstxkit.store.verdicts import Verdict  # noqa: E402
 
@@ -107,3 +107,40 @@ def test_collectives_whose_members_wait_for_a_cpu_as_long_tell_of_no_link(waited
 
     found = standing([step._replace(cpu=cpu) for step in steps])
     assert [verdict.kind for verdict in found if verdict.kind in ("link", "communication")] == kinds
+
+
+def grid(slow_s: float = 0.0) -> list[RoleStep]:
+    """Pairs of ranks meet twice in each step of 50 ms, for 10 ms that vary as on shared cores, and each sends to one
+    of another pair once, within half a millisecond. Real: eight processes of gloo on two cores.
+    """
+    noise, steps, kinds = random(5), [], np.array([MEET] * 16 + [SEND, RECEIVE] * 4)
+    pairs, handed = [(0, 1), (2, 3), (4, 5), (6, 7)], [(0, 2), (1, 3), (4, 6), (5, 7)]
+    for step in range(STEPS):
+        begun, entries = 100 + 0.05 * step, []
+        for group, pair in enumerate(pairs):
+            more_s = slow_s if group == 1 and step >= SINCE else 0.0
+            for at, took_s in enumerate(0.005 * np.exp(noise.normal(0, 0.4, 2)) + more_s):
+                came = begun + 0.005 + 0.02 * at
+                entries += [(rank, group, 2 * step + at, came, came + took_s, 0) for rank in pair]
+        for group, pair in enumerate(handed, 4):
+            sent = begun + 0.045
+            entries += [(rank, group, step, sent, sent + 0.0005 * np.exp(noise.normal(0, 0.4)), 0) for rank in pair]
+        groups = dict(enumerate([*pairs, *handed]))
+        rings = collectives(entries, groups=groups, source=CALL, kind=kinds, waited_s=np.zeros(24))
+        times = np.full((8, 1), begun), np.full((8, 1), begun + 0.049)
+        steps.append(role_step(step, ("forward",), *times, role="", collectives=rings))
+    return steps
+
+
+def test_collectives_are_not_compared_with_sends_that_as_many_ranks_do_beside_them() -> None:
+    """Compared with sends of half a millisecond, pairs that met for 10 ms were slow links: in half of healthy jobs."""
+    judge = JobJudge()
+    said = [verdict for step in grid() for verdict in judge.close(step).verdicts]
+
+    assert [verdict for verdict in said if verdict.kind == "link"] == []
+
+
+def test_one_of_several_pairs_that_meet_is_a_slow_link_beside_pairs_that_send() -> None:
+    (verdict,) = [verdict for verdict in standing(grid(slow_s=0.008)) if verdict.kind == "link"]
+
+    assert verdict.group == (2, 3)
