@@ -150,8 +150,7 @@ def _injected(job: Shape, name: str, draw: random.Random) -> Iterator[tuple[Inje
         return
     rank = 0 if name == "one" else draw.choice(ranks[1:])
     if name in ("host", "place"):
-        of = next(peer for peer in peers if peer.rank == rank)
-        alike = tuple(peer.rank for peer in peers if getattr(peer, name) == getattr(of, name) and peer.rank is not None)
+        alike = job.beside(rank, name, peers)
         yield replace(fault, ranks=alike), Cause(role, frozenset(alike))
     elif name == "link":
         pair = job.linked(rank)

@@ -5,10 +5,11 @@ Ranks go tensor first, then data, then pipeline, as Megatron's do: a place is a 
 
 from __future__ import annotations
 
-from typing import ClassVar, Mapping, NamedTuple
+from typing import ClassVar, Mapping, NamedTuple, Sequence
 
 import numpy as np
 
+from mstxkit.judging.evidence import Peer
 from mstxkit.testing.simulator.processes import Parcel
 from mstxkit.testing.simulator.simulation import Steps
 
@@ -137,6 +138,11 @@ class BlindPipeline(Pipeline):
     """The same; nothing is known of places, and nothing of sends and receives."""
 
     knows_places = False
+
+    def beside(self, rank: int, name: str, peers: Sequence[Peer]) -> tuple[int, ...]:
+        """A place has its ranks, also where nobody has told of it."""
+        block = next(block for block in self.blocks.tolist() if rank in block)
+        return tuple(block) if name == "place" else super().beside(rank, name, peers)
 
 
 class InterleavedPipeline(Pipeline):

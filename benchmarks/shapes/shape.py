@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Mapping
+from typing import ClassVar, Mapping, Sequence
 
 import numpy as np
 
+from mstxkit.judging.evidence import Peer
 from mstxkit.testing.simulator import JobShape, Simulation
 from mstxkit.testing.simulator.processes import SimulatedProcesses, Vector
 from mstxkit.testing.simulator.work import CAP, TYPICAL
@@ -25,6 +26,11 @@ class Shape(Simulation):
     def linked(self, rank: int) -> tuple[int, ...]:
         """Ranks that share a link with this one, and it; by itself: those that it meets."""
         return (rank,)
+
+    def beside(self, rank: int, name: str, peers: Sequence[Peer]) -> tuple[int, ...]:
+        """Of these members the ranks on the same "host", or with the same "place", as this one."""
+        where = {peer.rank: getattr(peer, name) for peer in peers if peer.rank is not None}
+        return tuple(other for other, of_other in where.items() if of_other == where[rank])
 
 
 def generate(team: SimulatedProcesses, stage: str, usual_s: float, longer: float = 1.0) -> None:

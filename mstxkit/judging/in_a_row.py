@@ -32,6 +32,10 @@ class RowOrder:
         """(M,) the row of each member in a piece, from 0 on; None: they are in none, as far as is known."""
         return self._known.get(column)
 
+    def of_any(self) -> Rows | None:
+        """(M,) the row of each member in whatever piece they are in rows first."""
+        return next(iter(self._known.values()), None)
+
     def may_be(self, column: int, is_inside: bool) -> bool:
         """Are members done one after another, in too few steps to say whether each waits for the one before? Between
         collectives also in the first steps, whatever they show.
@@ -68,8 +72,8 @@ def after_the_row_before(rows: Rows, took_s: Vector, done_s: Vector) -> Vector:
 
 
 def waited_for_rows_behind(rows: Rows, more_s: Vector) -> Vector:
-    """(M,) how long each may have waited for the rows behind it, which hand something back. `more_s`: (M,) by how much
-    longer each takes than usual.
+    """(M,) how long each may have waited for the rows behind it, which hand something back; of rows that are counted
+    the other way round, for those before it. `more_s`: (M,) by how much longer each takes than usual.
     """
     waited_s, most_s = np.zeros(len(rows)), np.zeros(1)
     for row in range(int(rows.max()), -1, -1):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import compress
 from typing import Any, Callable, Iterable, Mapping, NamedTuple, Optional
 
 import numpy as np
@@ -243,15 +242,18 @@ class Norms:
         return np.where(np.isnan(more), 0.0, more)[places]
 
     def _doubt_rows(self, doubt_s: Matrix, pieces: StepPieces, mode: Whole, more_s: Matrix) -> None:
-        """Of a piece that ends while work comes back in another one, as forwards do while there are backwards: by how
-        much more the rows behind take, those before them may have waited.
+        """Who comes after a row that takes more than usual has waited for it: where stages take turns, in each of them.
+        Of a piece that ends while work comes back in another one, as forwards do while there are backwards, those
+        before them may have waited for rows behind, too.
         """
         in_rows = np.flatnonzero((mode == IN_A_ROW) & are_of(pieces.kinds, IN)).tolist()
         came_s, done_s = (middle_of(times[:, in_rows]) for times in (pieces.came_s, pieces.done_s))
         is_amid: Any = ((came_s < done_s[:, None]) & (done_s[:, None] < done_s)).any(axis=1)
-        for piece in compress(in_rows, is_amid):
+        in_all_s = np.maximum(0.0, np.nansum(more_s[:, in_rows], axis=1))
+        for piece, waits_behind in zip(in_rows, is_amid.tolist()):
             if (rows := self.rows_of(pieces.kinds[piece])) is not None:
-                doubt_s[:, piece] += waited_for_rows_behind(rows, more_s[:, piece])
+                doubt_s[:, piece] += waited_for_rows_behind(int(rows.max()) - rows, in_all_s)
+                doubt_s[:, piece] += waits_behind * waited_for_rows_behind(rows, more_s[:, piece])
 
     def _learn(
         self, step: RoleStep, pieces: StepPieces, at: Whole, times: Matrix, features: Matrix, off: Matrix,

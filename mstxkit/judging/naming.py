@@ -12,6 +12,7 @@ from ..triggers import slow_rank
 from ..triggers.late_rank import LateRank
 from .cutting import are_of
 from .evidence import Matrix, Peer, Truths, Vector, Whole
+from .in_a_row import Rows
 from .measuring import INSIDE, MeasuredStep
 from .settings import JudgeSettings
 
@@ -24,7 +25,7 @@ _ALIKE = 0.33
 
 
 class SlowSet(NamedTuple):
-    """Members that are slow together in one piece: all of a "host" or a "place" of that name; "": nothing known."""
+    """Members that are slow together in one piece: all of a "host", a "place" or a "row" of that name; "": of none."""
 
     places: Whole
     dimension: str = ""
@@ -41,15 +42,20 @@ def is_sure(measured: MeasuredStep, sums: slow_rank.AddedUp, lost_ratio: Matrix,
     return np.asarray(~is_little | (sums.score > least))
 
 
-def sets_in(fires: Truths, score: Vector, mean: Vector, threshold: float, peers: Sequence[Peer]) -> list[SlowSet]:
-    """Who is slow in a piece, those of one host or place together where nearly all of it are, by about as much. Of each
-    it is told whether it stands out, what has been added up (NaN: it is not in that piece), and the mean, a logarithm.
+def sets_in(
+    fires: Truths, score: Vector, mean: Vector, threshold: float, peers: Sequence[Peer], rows: Rows | None
+) -> list[SlowSet]:
+    """Who is slow in a piece, those of one host, place or row together where nearly all of it are, by about as much. Of
+    each it is told whether it stands out, what has been added up (NaN: it is not in that piece), and the mean, a
+    logarithm.
     """
     sets: list[SlowSet] = []
     left = fires.copy()
     builds_up = score > _BUILDS_UP * threshold
     there = np.isfinite(score)
-    names = {"host": [peer.host for peer in peers], "place": [peer.place for peer in peers]}
+    names = {name: [getattr(peer, name) for peer in peers] for name in ("host", "place")}
+    if rows is not None:
+        names["row"] = [str(row) for row in rows.tolist()]
     candidates = []
     for what, of_peers in names.items():
         values = np.array(of_peers, dtype=object)

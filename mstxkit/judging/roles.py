@@ -160,7 +160,8 @@ class RoleHistory(RoleLessons):
     def _lost_s(self, measured: MeasuredStep, sums: slow_rank.AddedUp) -> Matrix:
         """(M, K) by how much longer it takes than it should, as far as that was seen since it began."""
         usual_s = np.fmin(measured.usual_s, self._usual_s[measured.at]) + self.base_s
-        return np.asarray(np.expm1(sums.mean) * usual_s[None, :])
+        own_s = (measured.took_s + self.base_s) * np.exp(-measured.excess)  # each row takes as long as it does
+        return np.asarray(np.expm1(sums.mean) * np.where(measured.mode == IN_A_ROW, own_s, usual_s))
 
     def _stands_out(
         self, measured: MeasuredStep, sums: slow_rank.AddedUp, settings: JudgeSettings, share: float = 1.0
@@ -193,7 +194,8 @@ class RoleHistory(RoleLessons):
         threshold = slow_rank.threshold_for(limits, compared)
         for piece in np.flatnonzero(fires.any(axis=0)).tolist():
             score = np.where(np.isfinite(measured.excess[:, piece]), sums.score[:, piece], np.nan)
-            sets = naming.sets_in(fires[:, piece], score, sums.mean[:, piece], threshold, self.members)
+            rows = self.norms.rows.of_any()
+            sets = naming.sets_in(fires[:, piece], score, sums.mean[:, piece], threshold, self.members, rows)
             for slow in sets:
                 late_s = self._more_s(measured, measured.excess)[slow.places, piece]
                 apart_s = np.nanstd(measured.done_s[slow.places, piece])

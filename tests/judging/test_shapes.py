@@ -212,3 +212,18 @@ def test_of_a_pipeline_that_tells_its_sends_the_slow_are_named_and_nobody_behind
     verdicts = {said.id: said for _, some, _ in detection.verdicts_of(case.job(), 80) for said in some}.values()
 
     assert {verdict.rank for verdict in verdicts} == {fault.rank for fault in case.faults}
+
+
+@pytest.mark.parametrize(("fault", "seed"), [("rank", 2), ("rank", 3), ("moving", 2), ("moving", 3)])
+def test_who_waits_in_a_pipeline_for_a_slow_one_before_it_is_not_named(fault: str, seed: int) -> None:
+    """Its forwards wait for the forwards and for the backwards of that one: with 2 to 11 % it was named, and first."""
+    outcome = detection.judged(detection.case("pipeline_blind", fault, seed))
+
+    assert (outcome.is_right, outcome.victims) == (True, 0), outcome.wrong
+
+
+def test_all_of_one_place_in_a_pipeline_are_one_cause_though_nobody_tells_of_places() -> None:
+    """Two hosts are a place: both were named, each as costing nothing, as the other one was as slow."""
+    outcome = detection.judged(detection.case("pipeline_blind", "place", 2, 64), horizon=20)
+
+    assert (outcome.is_right, outcome.is_right_at_end, outcome.victims) == (True, True, 0), outcome.wrong
