@@ -1,9 +1,9 @@
-"""Caught in the act: from a verdict at the judge's desk to the profiler armed at the named stage, on suspect and peer.
+"""Caught in the act: from a verdict of the judge to the profiler armed at the named stage, on suspect and peer.
 
 64 processes of one host are on duty under `capture(act="escalate")`, with their defaults; each enters a stage in every
-step. A verdict on one of them is laid on the desk at a random moment; the time ends when both ranks say in the control
-folder that they are armed, for a step that they have agreed on. Then the verdict is withdrawn, which cancels the
-request, and the next one comes. By wall time.
+step. A verdict on one of them is given to the judge at a random moment; the time ends when both ranks say in the
+control folder that they are armed, for a step that they have agreed on. Then the verdict is withdrawn, which cancels
+the request, and the next one comes. By wall time.
 
 A part of the benchmark `incidents`: `python -m benchmarks --only incidents,acting`.
 """
@@ -29,11 +29,11 @@ VARIANTS: dict[str, dict[str, str]] = {"local": {}}
 
 
 def measure(variant: str) -> list[Row]:
-    """Seconds, from the desk hearing of a verdict to both ranks being armed."""
+    """Seconds, from the judge hearing of a verdict to both ranks being armed."""
     with tempfile.TemporaryDirectory() as folder, _job(Path(folder)) as control:
         chance, holding = random.Random(1), list[Any]()
-        desk = _desk(control, holding)
-        taken = [_one_verdict(control, desk, holding, number, chance) for number in range(VERDICTS)]
+        run_judge = _run_judge(control, holding)
+        taken = [_one_verdict(control, run_judge, holding, number, chance) for number in range(VERDICTS)]
     note = f"suspect and peer of {RANKS} ranks, {VERDICTS} verdicts, longest {max(taken):.2f} s"
     late = statistics.quantiles(taken, n=100, method="inclusive")[98]
     return [
@@ -77,11 +77,11 @@ def _are_ready(control: Any) -> bool:
     return len(said) == RANKS and all(STAGE in standing.stages for standing in said)
 
 
-def _desk(control: Any, holding: list[Any]) -> Any:
-    """The desk of the run's judge, on which verdicts hold that are laid there, and may ask as often as they like."""
+def _run_judge(control: Any, holding: list[Any]) -> Any:
+    """The run's judge, by which those verdicts hold that are given here, and may ask as often as they like."""
     from mstxkit.judging.acting import Acting
     from mstxkit.judging.controller import Controller
-    from mstxkit.judging.desk import Desk
+    from mstxkit.judging.run_judge import RunJudge
 
     class OurVerdicts(Controller):
         acting = Acting(every_s=0.0, same_s=0.0, a_day=10_000, a_job=10_000)
@@ -89,12 +89,12 @@ def _desk(control: Any, holding: list[Any]) -> Any:
         def standing(self) -> list[Any]:
             return holding
 
-    desk = Desk(control.path.parent, control.run_id, "controller")
-    desk.controller = OurVerdicts(str(control.path.parent))
-    return desk
+    run_judge = RunJudge(control.path.parent, control.run_id, "controller")
+    run_judge.controller = OurVerdicts(str(control.path.parent))
+    return run_judge
 
 
-def _one_verdict(control: Any, desk: Any, holding: list[Any], number: int, chance: random.Random) -> float:
+def _one_verdict(control: Any, run_judge: Any, holding: list[Any], number: int, chance: random.Random) -> float:
     """Seconds until suspect and peer say that they are armed; then it is withdrawn."""
     from mstxkit.store.verdicts import Verdict
 
@@ -103,13 +103,13 @@ def _one_verdict(control: Any, desk: Any, holding: list[Any], number: int, chanc
     verdict = Verdict(f"{number:016x}", time.time_ns(), number, "compute", STAGE, suspect, impact_ratio=0.3)
     began = time.perf_counter()
     holding[:] = [verdict]
-    (said,) = desk.look()
+    (said,) = run_judge.look()
     assert said.request, said.no_request
     _wait(lambda: _states(control, said.request) == {"armed"})
     taken_s = time.perf_counter() - began
     holding.clear()
-    desk._said(verdict._replace(withdrawn="seen"))
-    desk.look()
+    run_judge._said(verdict._replace(withdrawn="seen"))
+    run_judge.look()
     _wait(lambda: _states(control, said.request) == {"cancelled"})
     return taken_s
 

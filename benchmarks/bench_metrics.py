@@ -61,20 +61,20 @@ def _of_top() -> list[Row]:
     from rich.live import Live
 
     from mstxkit.cli import top
-    from mstxkit.judging.sight import Sight
+    from mstxkit.judging.live_state import LiveReader
     from mstxkit.store import run_file
 
     with tempfile.TemporaryDirectory() as folder:
         run, run_id = run_file.open_run_folder(Path(folder, "run"))
         (run / "verdicts").mkdir()
-        sight, spent_s = Sight(run, run_id), []
+        live_reader, spent_s = LiveReader(run, run_id), []
         console = Console(file=io.StringIO(), force_terminal=True, width=120, height=40)
         hosts = TOP_RANKS // RANKS_A_HOST
         with Live(console=console, screen=True, auto_refresh=False) as live:
             for look in range(_LOOKS):
                 _say(run, run_id, look, range(hosts) if look == 0 else range(look % 5, hosts, 5))
                 before_s = time.process_time()
-                live.update(top._draw_picture(console, sight.look(), run, console.height), refresh=True)
+                live.update(top._draw_picture(console, live_reader.look(), run, console.height), refresh=True)
                 spent_s.append(time.process_time() - before_s)
     percent = 100 * statistics.mean(spent_s[2:]) / top._EVERY_S
     note = f"{TOP_RANKS:,} ranks on {hosts} hosts, one look a second, mean"

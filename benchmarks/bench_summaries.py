@@ -62,9 +62,9 @@ def _beyond(rounds: Rounds, key: str, name: str, over: str) -> Row:
 
 def _handed_over(session: Recording) -> list[Row]:
     """CPU time and bytes, with no other thread at it."""
-    from mstxkit.recorder import here
+    from mstxkit.recorder import current
 
-    recorder: Any = here.recorder
+    recorder: Any = current.recorder
     recorder.park()
     handing, taken, size = recorder.sealer.handing_over, [], 0
     take = session.engine.take_summaries

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from .bootstrap.activation import autopatch, patch_report, unpatch
     from .bootstrap.capture import capture
     from .config.configuring import configure
-    from .escalation.inside import escalate
+    from .escalation.escalate import escalate
     from .host.identity import identify
     from .patching.declare import Patch, Seam, Target
     from .process_status import metrics, stage_times, status
@@ -36,7 +36,7 @@ _LOADED_WHEN_USED = {
     "autopatch": "bootstrap.activation",
     "capture": "bootstrap.capture",
     "configure": "config.configuring",
-    "escalate": "escalation.inside",
+    "escalate": "escalation.escalate",
     "identify": "host.identity",
     "metrics": "process_status",
     "open_run": "reading.run",

@@ -20,7 +20,7 @@ from .escalation.duty.settings import of_metrics
 from .escalation.duty.standby import Standby
 from .host import environment, identity, imports
 from .host.slow_folder import SlowFolder
-from .recorder import exits, forking, here, pool_children
+from .recorder import current, exits, forking, pool_children
 from .recorder.background import Background, Postponed, go_on, hold_threads
 from .recorder.last_words import LastWordsHere
 from .recorder.late_start import LateStart
@@ -78,7 +78,7 @@ def start_recording(folder: Path, limits: Any, settings: Any, told_to_children: 
         _take_recorder(recorder)
         _set_hooks()
         pool_children.stop_with_finalizers(_stop_in_child)
-        faults.tell_hooks(here.when_started)
+        faults.tell_hooks(current.when_started)
         return True
 
 
@@ -98,7 +98,7 @@ def start_late(slow: SlowFolder, settings: Any, told_to_children: Mapping[str, s
 
 def is_begun(late: bool = False) -> bool:
     """Does this process record, or will it, once its folder answers (`late`: that only)? Waits for nothing."""
-    return _late_start() is not None or (not late and here.of_this_process() is not None)
+    return _late_start() is not None or (not late and current.of_this_process() is not None)
 
 
 def records_into(folder: Path) -> bool:
@@ -119,7 +119,7 @@ def records_into(folder: Path) -> bool:
 def recorder_here() -> Recorder | None:
     """The recorder of this process, if any. Not locked: a finalizer may ask on a thread of ours that a stop awaits."""
     _begin_now()
-    return here.recorder if _lock_of_process() else None
+    return current.recorder if _lock_of_process() else None
 
 
 def in_force() -> dict[str, Any]:
@@ -138,7 +138,7 @@ def _begin_now(wait_s: float = forking.WAITS_AT_MOST_S) -> None:
         late.now(wait_s)
 
 
-here.begin_now = _begin_now
+current.begin_now = _begin_now
 
 
 def describe_session() -> str | None:
@@ -149,7 +149,7 @@ def describe_session() -> str | None:
 
 def _lock_of_process() -> Any:
     """The lock of this process. A child forked from C has inherited a recorder: it must not touch its parent's file."""
-    recorder = here.recorder
+    recorder = current.recorder
     if recorder is not None and recorder.pid != os.getpid():
         _forget_parts()
         identity.forget_part()
@@ -160,7 +160,7 @@ def _lock_of_process() -> Any:
 
 
 def _take_recorder(recorder: Any, is_forked: bool = False) -> None:
-    here.recorder = recorder
+    current.recorder = recorder
     identity.on_learnt = learn = recorder and recorder.learn_identity
     _beside.standby = _beside.keeper = _beside.rings = _beside.last_words = None
     if recorder is not None:
@@ -185,7 +185,7 @@ def _take_recorder(recorder: Any, is_forked: bool = False) -> None:
 
         def consider_all() -> int:
             spent_ns: int = standby.consider() + keeper.ask("consider")
-            faults.tell_hooks([*words, partial(rings.ask, "consider"), *here.each_second])
+            faults.tell_hooks([*words, partial(rings.ask, "consider"), *current.each_second])
             return spent_ns
 
         recorder.sealer.each_second = consider_all
@@ -222,7 +222,7 @@ def stop_recording(run: Path | None = None, exc: BaseException | None = None) ->
         _beside.stops_late.append((run, exc))
         return
     exc = _end_late_start(run, exc)
-    last_words, recorder = _beside.last_words, here.recorder
+    last_words, recorder = _beside.last_words, current.recorder
     if last_words is not None and recorder is not None and run in (None, recorder.run):
         last_words.tell_of(exc)
     _end_recording(lambda ended, keeper, deadline: ended.stop(deadline, lambda: _hand_over(keeper, deadline)), run)
@@ -251,11 +251,11 @@ def discard_recording() -> None:
 
 def _end_recording(end: Callable[[Recorder, Postponed, float], object], run: Path | None) -> None:
     with _lock_of_process():
-        recorder, keeper, standby, rings = here.recorder, _beside.keeper, _beside.standby, _beside.rings
+        recorder, keeper, standby, rings = current.recorder, _beside.keeper, _beside.standby, _beside.rings
         last_words = _beside.last_words
         if recorder is None or keeper is None or rings is None or (run is not None and recorder.run != run):
             return
-        faults.tell_hooks(here.when_ending)
+        faults.tell_hooks(current.when_ending)
         _take_recorder(None)
         deadline = time.monotonic() + recorder.limits.stop_s
         try:
@@ -299,7 +299,7 @@ def _before_fork() -> None:
             forking.end_threads(late.leave_off, deadline)
         if _lock_of_process().acquire(timeout=max(0.0, deadline - time.monotonic())):
             _beside.has_lock = forker
-        if here.recorder is not None and forking.warns_of(1 + sum(thread.runs for thread in _list_backgrounds())):
+        if current.recorder is not None and forking.warns_of(1 + sum(thread.runs for thread in _list_backgrounds())):
             forking.end_threads(_park_threads, deadline)
         elif _beside.has_lock == forker:
             hold_threads(_list_backgrounds(), deadline)
@@ -311,13 +311,13 @@ def _park_threads(deadline: float) -> int:
     """All are asked to end before any is waited for: each of them needs a CPU and the GIL for that."""
     for thread in _list_backgrounds():
         thread.ask()
-    parked = 0 if here.recorder is None else here.recorder.park(deadline)  # its thread may just be making them
+    parked = 0 if current.recorder is None else current.recorder.park(deadline)  # its thread may just be making them
     return int(parked + sum(thread.pause(deadline) for thread in _list_backgrounds()[1:]))
 
 
 def _list_backgrounds() -> list[Background]:
     """Those of our threads that there are, the sealer's first."""
-    sealer = [] if here.recorder is None else [here.recorder.sealer]
+    sealer = [] if current.recorder is None else [current.recorder.sealer]
     return [part.background for part in sealer + _list_parts() if part.background is not None]
 
 
@@ -326,7 +326,7 @@ def _after_fork_in_parent() -> None:
         _beside.at_forks.remove(threading.get_ident())
         return
     try:
-        if here.recorder is not None or _late_start() is not None:
+        if current.recorder is not None or _late_start() is not None:
             forking.start_threads(_resume_threads)
     except Exception as exc:
         faults.note_fault("capturing.after_fork", exc)
@@ -350,8 +350,8 @@ def _resume_threads(due_s: float = 0.0) -> bool:
     _beside.at_forks.append(threading.get_ident())
     try:
         late = _late_start()
-        if here.recorder is not None:
-            here.recorder.sealer.background.start()
+        if current.recorder is not None:
+            current.recorder.sealer.background.start()
         elif late is not None:
             late.start()
         return late is not None  # it waits for a range itself
@@ -369,8 +369,8 @@ def _resume_others() -> bool:
     if not _lock_of_process().acquire(timeout=forking.RETURNS_WITHIN_S):
         return False
     try:
-        if here.recorder is not None:
-            here.recorder.resume()
+        if current.recorder is not None:
+            current.recorder.resume()
             if _beside.standby.background is not None:
                 _beside.standby.background.start()
             if _beside.keeper is not None:
@@ -384,7 +384,7 @@ def _resume_others() -> bool:
 
 def _after_fork_in_child() -> None:
     late = _beside.late_start
-    parent = late.parent if here.recorder is None and late is not None else here.recorder
+    parent = late.parent if current.recorder is None and late is not None else current.recorder
     _forget_parts()
     _take_recorder(None)
     _beside.lock, _beside.has_lock, _beside.at_forks, _beside.late_start = threading.RLock(), 0, [], None
@@ -415,7 +415,7 @@ def _begin_late(slow: Any) -> None:
             _take_recorder(recorder, is_forked=slow.name is not None)
         if slow.name is None:
             os.environ[environment.RUN_ID] = recorder.run_id
-        faults.tell_hooks(here.when_started)
+        faults.tell_hooks(current.when_started)
     except CaptureError:
         raise
     except Exception as exc:
@@ -426,12 +426,12 @@ def _begin_late(slow: Any) -> None:
 
 def _at_exit() -> None:
     """The end of the interpreter. What others end after this is sealed once they have; ranges after it are counted."""
-    recorder, keeper = here.recorder, _beside.keeper
+    recorder, keeper = current.recorder, _beside.keeper
     stop_recording()
     if recorder is not None and keeper is not None and recorder.pid == os.getpid() and recorder.is_sealed:
-        from .recorder import outliving
+        from .recorder import last_at_exit
 
-        outliving.when_others_have_ended(lambda: _hand_over(keeper, time.monotonic() + recorder.limits.stop_s))
+        last_at_exit.when_others_have_ended(lambda: _hand_over(keeper, time.monotonic() + recorder.limits.stop_s))
         engine.await_first(recorder.sealer.writing().count_late)
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from . import capturing, faults, sinks
 from .host import clock, environment, names
-from .recorder import here
+from .recorder import current
 from .store import livefile
 
 if TYPE_CHECKING:
@@ -134,7 +134,7 @@ def metrics() -> dict[str, float]:
         {}
     """
     try:
-        recorder = here.of_this_process()
+        recorder = current.of_this_process()
         return {} if recorder is None else recorder.figures.values()
     except Exception as exc:
         faults.note_fault("metrics", exc)

@@ -15,7 +15,7 @@ import mstxkit
 from mstxkit import faults
 from mstxkit.engine.choose import engine
 from mstxkit.errors import CaptureError
-from mstxkit.recorder import blocks, here
+from mstxkit.recorder import blocks, current
 
 
 def test_a_capture_records_until_it_is_stopped(run: Path) -> None:
@@ -71,8 +71,8 @@ def test_what_takes_too_long_at_the_end_is_named_as_the_work_that_others_have_le
 ) -> None:
     """This process has sealed its own, so that its run folder does answer."""
     started, folder = mstxkit.capture(run, stop_s=5), lives.live_folder(run)
-    assert here.recorder is not None
-    background = here.recorder.sealer.background
+    assert current.recorder is not None
+    background = current.recorder.sealer.background
     finish = background.finish
     monkeypatch.setattr(background, "finish", lambda last, deadline: finish(last, deadline + 60) and False)
     started.stop()
@@ -88,13 +88,13 @@ def test_who_asks_on_a_thread_of_ours_waits_for_no_stop_that_waits_for_that(run:
 
     def ask() -> None:
         asked.set()
-        while here.recorder is not None:
+        while current.recorder is not None:
             time.sleep(0.001)
         answers.append(mstxkit.status().on)
 
     started = mstxkit.capture(run)
-    assert here.recorder is not None
-    here.recorder.sealer.each_tick.append(ask)
+    assert current.recorder is not None
+    current.recorder.sealer.each_tick.append(ask)
     engine.wake()
     assert asked.wait(60)
     started.stop()

@@ -18,7 +18,7 @@ from .. import faults
 from ..patching import active, registry, trainer_settings
 from ..patching.presence import Presence
 from ..patching.report import TargetState
-from ..recorder import forking, here
+from ..recorder import current, forking
 from ..store import patch_record
 
 # What a module's import, or a trainer that begins, waits for a disk.
@@ -102,9 +102,9 @@ def leave_off() -> None:
 
 def _list_hooks() -> list[tuple[list[Callable[[], None]], Callable[[], None]]]:
     return [
-        (here.when_started, write_states),
-        (here.each_second, look_at_patches),
-        (here.when_ending, _look_at_the_end),
+        (current.when_started, write_states),
+        (current.each_second, look_at_patches),
+        (current.when_ending, _look_at_the_end),
     ]
 
 
@@ -116,7 +116,7 @@ def write_states(before: Callable[[], object] | None = None) -> None:
     where the disk does not answer.
     """
     global _writer
-    where = here.recorded_process()
+    where = current.recorded_process()
     if where is None:
         return
     if _writer.pid != os.getpid():

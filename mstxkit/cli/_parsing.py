@@ -14,9 +14,9 @@ import typer
 
 from .. import stages
 from ..errors import ReadError
-from ..parsing import kinds, lock, profiles, record, tools, work
+from ..parsing import kinds, lock, profiles, records, tools, work
 from ..parsing.profiles import Profile
-from ..parsing.record import ParseRecord
+from ..parsing.records import ParseRecord
 from ..reading.report.escape import for_rich, for_terminal
 from ..reading.report.units import write_duration, write_size
 from ..store import layout
@@ -27,7 +27,7 @@ _A_SECOND = 4  # bars are drawn so often: terminals may be far away
 _NAME_LIMIT = 60
 _ENDINGS = (signal.SIGTERM, signal.SIGHUP)
 NOT_PARSED = "not parsed"
-_STYLES = {record.PARSED: "green", record.FAILED: "bold red", profiles.RECORDING: "yellow", NOT_PARSED: "yellow"}
+_STYLES = {records.PARSED: "green", records.FAILED: "bold red", profiles.RECORDING: "yellow", NOT_PARSED: "yellow"}
 
 
 class Wanted(NamedTuple):
@@ -60,7 +60,7 @@ class Done(NamedTuple):
     @property
     def is_wrong(self) -> bool:
         """Did anything fail, or is it missing?"""
-        return bool(self.missing) or self.interrupted or any(row.state == record.FAILED for row in self.rows.values())
+        return bool(self.missing) or self.interrupted or any(row.state == records.FAILED for row in self.rows.values())
 
 
 def plan_of(jobs: int | None = None, limit_s: float | None = None, export: str = "") -> work.ParsePlan:
@@ -110,17 +110,17 @@ def choose_profiles(
 
 
 def _make_row(run: Path, profile: Profile) -> Row:
-    parse = record.read_record(profile.record_file)
+    parse = records.read_record(profile.record_file)
     if profile.state != profiles.READY:
         return Row(profile, parse, profile.state, False)
     if parse is None:
-        parse = record.of_somebody_else(kinds.KINDS[profile.kind], run / profile.path)
-    has_ended = parse is not None and parse.state in (record.PARSED, record.FAILED)
+        parse = records.of_somebody_else(kinds.KINDS[profile.kind], run / profile.path)
+    has_ended = parse is not None and parse.state in (records.PARSED, records.FAILED)
     return Row(profile, parse, parse.state if parse and has_ended else NOT_PARSED, False)
 
 
 def _to_do(rows: dict[str, Row], wanted: Wanted) -> list[Profile]:
-    again = {None: (), "failed": (record.FAILED,), "all": (record.FAILED, record.PARSED)}[wanted.again]
+    again = {None: (), "failed": (records.FAILED,), "all": (records.FAILED, records.PARSED)}[wanted.again]
     return [row.profile for row in rows.values() if row.state in (NOT_PARSED, *again)]
 
 
@@ -136,7 +136,7 @@ def _parse_all(
             shown.say(description="profiles", total=len(ready), count=f"0/{len(ready)}")
             for profile, parse in work.parse_profiles(run, ready, plan, descriptor):
                 shown.tell(profile, parse)
-                state = NOT_PARSED if parse.state == record.PARSING else parse.state
+                state = NOT_PARSED if parse.state == records.PARSING else parse.state
                 rows[profile.path] = Row(profile, parse, state, True)
     except KeyboardInterrupt:
         return done._replace(interrupted=True)
@@ -208,7 +208,7 @@ class Shown:
 
     def tell(self, profile: Profile, parse: ParseRecord) -> None:
         """A profile began or ended."""
-        if parse.state == record.PARSING:
+        if parse.state == records.PARSING:
             rank = "" if profile.rank is None else f" rank {profile.rank}"
             step = "" if profile.step is None else f" step {profile.step}"
             name = "  " + for_terminal(f"{profile.stage}{step}{rank}", _NAME_LIMIT)
@@ -236,7 +236,7 @@ def show_parsed(run: Path, done: Done) -> None:
     for row in done.rows.values():
         rank, step = ("–" if number is None else str(number) for number in (row.profile.rank, row.profile.step))
         state, parse = Text(row.state, _STYLES.get(row.state, "dim")), row.record
-        has_ended = parse is not None and parse.state in (record.PARSED, record.FAILED)
+        has_ended = parse is not None and parse.state in (records.PARSED, records.FAILED)
         took = write_duration(parse.seconds * 1e9) if parse and has_ended and parse.seconds else ""
         output = write_size(sum(file.bytes for file in parse.outputs)) if parse and has_ended and parse.outputs else ""
         inner = row.profile.path.partition("/")[2]
@@ -252,20 +252,20 @@ def show_parsed(run: Path, done: Done) -> None:
 
 def _list_lines(done: Done) -> Iterator[str]:
     rows = list(done.rows.values())
-    failed = [row for row in rows if row.state == record.FAILED]
+    failed = [row for row in rows if row.state == records.FAILED]
     for row in failed:
         log = row.profile.record_file.with_suffix(".log")
         yield f"failed: {row.profile.path}: {row.record.error if row.record else ''}; see {log}"
     if any(not row.now for row in failed):
         yield "Parse what failed before once more: --again failed"
-    notes = [(row, row.record.notes if row.record and row.state == record.PARSED else ()) for row in rows]
+    notes = [(row, row.record.notes if row.record and row.state == records.PARSED else ()) for row in rows]
     whys = [(row.state, "; ".join(filter(None, [row.profile.reason, *of_parse]))) for row, of_parse in notes]
     remarks = Counter((state, why) for state, why in whys if why)
     yield from (f"{state} ({count}): {why}" for (state, why), count in remarks.items())
     yield from (f"missing: {problem}" for problem in done.missing)
     if done.interrupted:
         yield "interrupted: run the same command again to go on; what is parsed stays"
-    if any(row.state == record.PARSED and not row.profile.request for row in rows):
+    if any(row.state == records.PARSED and not row.profile.request for row in rows):
         yield f"Light capture: open the {kinds.OUTPUT} folders one by one with MindStudio Insight."
 
 

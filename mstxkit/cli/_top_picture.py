@@ -7,7 +7,7 @@ import textwrap
 import time
 from typing import TYPE_CHECKING, Any, Iterator, NamedTuple, Sequence
 
-from ..judging.sight import Judges, Sighting
+from ..judging.live_state import Judges, LiveState
 from ..reading.report import no_verdict
 from ..reading.report.account import Account
 from ..reading.report.escape import escape_name, for_terminal
@@ -50,16 +50,16 @@ class Paper(NamedTuple):
         return " - " if self.is_ascii else " · "
 
 
-def draw_lines(sighting: Sighting, paper: Paper, matters: Sequence[dict[str, Any]]) -> list[Text]:
+def draw_lines(live_state: LiveState, paper: Paper, matters: Sequence[dict[str, Any]]) -> list[Text]:
     """The picture: no line is wider than the paper, and there are no more of them than it has rows.
     `matters`: what is the matter, first what weighs most.
     """
-    head = [*_draw_title(sighting, paper), *_of_matters(sighting, paper, matters)]
-    tail = list(_draw_tail(sighting))
+    head = [*_draw_title(live_state, paper), *_of_matters(live_state, paper, matters)]
+    tail = list(_draw_tail(live_state))
     tail = [_line_of(), *tail] if tail and paper.rows > _SMALL else tail
-    ranks = list(_of_ranks(sighting, paper))
+    ranks = list(_of_ranks(live_state, paper))
     rest = paper.rows - len(head) - len(tail)
-    stages = list(_of_roles(sighting, paper, max(3, rest - min(len(ranks), max(3, rest // 3)))))
+    stages = list(_of_roles(live_state, paper, max(3, rest - min(len(ranks), max(3, rest // 3)))))
     left = max(0, rest - len(stages))
     if len(ranks) > left:
         kept = ranks[: max(0, left - 1)]
@@ -73,17 +73,17 @@ def draw_lines(sighting: Sighting, paper: Paper, matters: Sequence[dict[str, Any
     return whole[: paper.rows]
 
 
-def _draw_title(sighting: Sighting, paper: Paper) -> Iterator[Text]:
-    state = sighting.state
+def _draw_title(live_state: LiveState, paper: Paper) -> Iterator[Text]:
+    state = live_state.state
     steps = sorted({role.step for role in state.roles}) if state is not None else []
     step = "" if not steps else f"step {steps[-1]:,}" if len(steps) == 1 else f"steps {steps[0]:,} to {steps[-1]:,}"
     members = 0 if state is None else sum(role.members for role in state.roles)
     hosts = "" if state is None else f"{write_count(members, 'rank')} on {write_count(state.hosts, 'host')}"
-    ago = write_span(max(0.0, sighting.age_s))
+    ago = write_span(max(0.0, live_state.age_s))
     age = {
         Judges.OVER: f"the job is over since {ago}", Judges.NOBODY: "nothing to judge yet",
         Judges.HERE: "judged here: nobody else does",
-    }.get(sighting.by, f"judged {ago} ago")  # fmt: skip
+    }.get(live_state.by, f"judged {ago} ago")  # fmt: skip
     parts = [part for part in (step, hosts, age) if part]
     rest = "".join(f"{paper.dot}{part}" for part in parts)
     if len(rest) + len(escape_name(paper.run)) > paper.columns:  # whether it is of now is never cut off
@@ -91,14 +91,14 @@ def _draw_title(sighting: Sighting, paper: Paper) -> Iterator[Text]:
     name = _line_of(escape_name(paper.run))
     name.truncate(max(4, paper.columns - len(rest)), overflow="ellipsis")
     yield _line_of(name.plain, "bold").append(rest, "not bold")
-    if sighting.by != Judges.OVER and (behind := in_words(state, sighting.where)):
+    if live_state.by != Judges.OVER and (behind := in_words(state, live_state.where)):
         yield _line_of(behind, "bold yellow")
     yield _line_of()
 
 
-def _of_matters(sighting: Sighting, paper: Paper, every: Sequence[dict[str, Any]]) -> Iterator[Text]:
+def _of_matters(live_state: LiveState, paper: Paper, every: Sequence[dict[str, Any]]) -> Iterator[Text]:
     """What is the matter, first what weighs most; of a small terminal that alone."""
-    if sighting.state is None and sighting.incident is None and sighting.by != Judges.OVER:
+    if live_state.state is None and live_state.incident is None and live_state.by != Judges.OVER:
         yield _line_of("No process has handed over a stage of a step yet: once one has, it is shown.")
         yield _line_of(f"mstxkit status {for_terminal(paper.folder)} shows which processes there are.", "dim")
         yield _line_of()
@@ -121,15 +121,15 @@ def _of_matters(sighting: Sighting, paper: Paper, every: Sequence[dict[str, Any]
     yield _line_of()
 
 
-def account_of(sighting: Sighting, folder: str) -> Account:
+def account_of(live_state: LiveState, folder: str) -> Account:
     """What is known of a run by a look at its files."""
-    state, now_ns = sighting.state, time.time_ns()
+    state, now_ns = live_state.state, time.time_ns()
     judged = no_verdict.judged_live(state.judged_steps if state else (), bool(state and state.roles))
-    incident, is_running = sighting.incident, sighting.by != Judges.OVER
+    incident, is_running = live_state.incident, live_state.by != Judges.OVER
     if incident is not None and incident.kind == HANG and is_running:  # so long by now
         incident = incident._replace(time_ns=max(now_ns, incident.time_ns))
     return Account(
-        folder, judged, [verdict.plain for verdict in sighting.verdicts],
+        folder, judged, [verdict.plain for verdict in live_state.verdicts],
         incidents=[] if incident is None else [incident.facts], is_running=is_running,
     )  # fmt: skip
 
@@ -141,15 +141,15 @@ def _wrap_text(text: str, paper: Paper) -> list[str]:
     return [f"  {line}" for line in lines]
 
 
-def _of_roles(sighting: Sighting, paper: Paper, rows: int) -> Iterator[Text]:
+def _of_roles(live_state: LiveState, paper: Paper, rows: int) -> Iterator[Text]:
     """Of each role its stages: as many as there are rows for, the longest of them."""
-    roles = () if sighting.state is None else sighting.state.roles
+    roles = () if live_state.state is None else live_state.state.roles
     each = max(1, rows // len(roles) - 4) if roles else 0
     for number, role in enumerate(roles):
         if 5 * number >= rows:
             yield _line_of(f"and {write_count(len(roles) - number, 'more role')} (--json)", "dim")
             return
-        blamed = {verdict.rank for verdict in sighting.verdicts if verdict.is_blaming and verdict.role == role.role}
+        blamed = {verdict.rank for verdict in live_state.verdicts if verdict.is_blaming and verdict.role == role.role}
         yield from _of_role(role, paper, each, blamed)
         yield _line_of()
 
@@ -219,10 +219,10 @@ def _count_columns(value: float, scale: float, columns: int) -> int:
     return min(columns, max(1 if value > 0 else 0, round(columns * value / scale)))
 
 
-def _of_ranks(sighting: Sighting, paper: Paper) -> Iterator[Text]:
+def _of_ranks(live_state: LiveState, paper: Paper) -> Iterator[Text]:
     """A line a rank; of more than 16, those that do the same together."""
-    ranks = [where for where in sighting.where if where.is_at_work]
-    if sighting.by == Judges.OVER or not ranks:
+    ranks = [where for where in live_state.where if where.is_at_work]
+    if live_state.by == Judges.OVER or not ranks:
         return
     from rich.cells import cell_len
 
@@ -258,9 +258,9 @@ def _list_cells(group: Sequence[Whereabouts]) -> list[str]:
     return [who, escape_name(group[0].role), f"step {steps[0]:,}{last}" if steps else ""]
 
 
-def _draw_tail(sighting: Sighting) -> Iterator[Text]:
+def _draw_tail(live_state: LiveState) -> Iterator[Text]:
     """What was lost, who is silent, and where figures go."""
-    state = sighting.state
+    state = live_state.state
     if state is None:
         return
     if state.silences:

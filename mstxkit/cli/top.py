@@ -29,7 +29,7 @@ from . import FOUND_WRONG, WRONG_USE, _run_folder, _show
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
-    from ..judging.sight import Sighting
+    from ..judging.live_state import LiveState
 
 _EVERY_S, _EVERY_AT_MOST_S = 1.0, 30.0
 # A look is followed by a pause of so many times what it took of the CPU: 1.7 % of a core at most.
@@ -72,24 +72,24 @@ def top(
 
 
 def _picture_of(run: Path, folder: Path, run_id: str) -> None:
-    from ..judging.sight import Judges, Sight
+    from ..judging.live_state import Judges, LiveReader
     from ..reading.processes import RUNNING
     from ..reading.run import open_run
 
-    sight, console = Sight(folder, run_id), _show.open_console()
+    live_reader, console = LiveReader(folder, run_id), _show.open_console()
 
-    def look() -> Sighting:
+    def look() -> LiveState:
         """What is there now; nobody judges a job that is over and has handed nothing over: its run tells all."""
-        seen = sight.look()
+        seen = live_reader.look()
         if seen.by == Judges.NOBODY and (rows := open_run(folder).processes()).height and RUNNING not in rows["state"]:
             last_ns: Any = rows["last_seen_ns"].max()
             seen = seen._replace(by=Judges.OVER, age_s=time.time() - (last_ns or 0) / 1e9)
         return seen
 
     if not console.is_terminal or console.is_dumb_terminal:
-        sighting = look()
-        console.print(_draw_picture(console, sighting, run, _ROWS_ONCE))
-        raise typer.Exit(FOUND_WRONG if _find_headline(sighting, folder)["headline"]["blames"] else 0)
+        live_state = look()
+        console.print(_draw_picture(console, live_state, run, _ROWS_ONCE))
+        raise typer.Exit(FOUND_WRONG if _find_headline(live_state, folder)["headline"]["blames"] else 0)
 
     def is_there() -> bool:
         return run_file.id_of(folder) == run_id
@@ -101,13 +101,13 @@ def _picture_of(run: Path, folder: Path, run_id: str) -> None:
         console.print(_draw_picture(console, last, run, _ROWS_ONCE))
 
 
-def _draw_live(look: Any, console: Console, run: Path, is_there: Callable[[], bool]) -> Sighting | None:
-    """The last sighting where the job has ended meanwhile, or before; None where somebody has seen enough, or the run
+def _draw_live(look: Any, console: Console, run: Path, is_there: Callable[[], bool]) -> LiveState | None:
+    """The last live_state where the job has ended meanwhile, or before; None where somebody has seen enough, or the run
     is gone.
     """
     from rich.live import Live
 
-    from ..judging.sight import Judges
+    from ..judging.live_state import Judges
 
     first = look()
     if first.by == Judges.OVER:
@@ -115,40 +115,40 @@ def _draw_live(look: Any, console: Console, run: Path, is_there: Callable[[], bo
     with _read_keys() as key, Live(console=console, screen=True, auto_refresh=False, vertical_overflow="crop") as live:
         while is_there():
             before_s = time.process_time()
-            sighting = look()
-            if sighting.by == Judges.OVER:
-                return sighting  # type: ignore[no-any-return]
-            live.update(_draw_picture(console, sighting, run, console.height), refresh=True)
+            live_state = look()
+            if live_state.by == Judges.OVER:
+                return live_state  # type: ignore[no-any-return]
+            live.update(_draw_picture(console, live_state, run, console.height), refresh=True)
             pause_s = min(_EVERY_AT_MOST_S, max(_EVERY_S, _PAUSES * (time.process_time() - before_s)))
             if key(pause_s) in ("q", "Q"):
                 break
     return None
 
 
-def _draw_picture(console: Console, sighting: Sighting, run: Path, rows: int) -> RenderableType:
+def _draw_picture(console: Console, live_state: LiveState, run: Path, rows: int) -> RenderableType:
     from rich.text import Text
 
     from . import _top_picture
 
     name, height = run.resolve().name, rows - (rows != _ROWS_ONCE)
     paper = _top_picture.Paper(console.width, height, console.options.ascii_only, name, str(run))
-    drawn = _top_picture.draw_lines(sighting, paper, _find_headline(sighting, run)["matters"])
+    drawn = _top_picture.draw_lines(live_state, paper, _find_headline(live_state, run)["matters"])
     if rows != _ROWS_ONCE:
         drawn += [Text()] * (rows - 1 - len(drawn)) + [Text("q quits", "dim")]
     return Text("\n", no_wrap=True, overflow="ellipsis").join(drawn)
 
 
-def _find_headline(sighting: Sighting, run: Path) -> dict[str, Any]:
+def _find_headline(live_state: LiveState, run: Path) -> dict[str, Any]:
     """`headline` and `matters`: of a job that is over as the report has them."""
-    from ..judging.sight import Judges
+    from ..judging.live_state import Judges
     from ..reading.report import headline, summary
     from ..reading.run import open_run
     from . import _top_picture
 
-    if sighting.by == Judges.OVER:
+    if live_state.by == Judges.OVER:
         document = summary.summarise_run(open_run(run))
         return {key: document[key] for key in ("headline", "matters")}
-    return headline.make_headline(_top_picture.account_of(sighting, str(run)))
+    return headline.make_headline(_top_picture.account_of(live_state, str(run)))
 
 
 @contextmanager
@@ -182,9 +182,9 @@ def _read_key(terminals: list[int], seconds: float) -> str:
 def _follow_verdicts(run: Path, run_id: str, json: bool, metrics: Optional[str]) -> None:
     """A line a verdict as they come, until somebody ends it; of a job that is over what was judged."""
     from ..judging import watching
-    from ..judging.sight import Judges, Sight
+    from ..judging.live_state import Judges, LiveReader
 
-    seen = None if json or metrics else Sight(run, run_id).look()
+    seen = None if json or metrics else LiveReader(run, run_id).look()
     if seen and (seen.by == Judges.OVER or (seen.state is not None and seen.state.hosts == seen.state.ended)):
         _judge_once(run, run_id, False)
         return
@@ -211,14 +211,14 @@ def _as_json(verdict: Verdict) -> str:
 def _judge_once(run: Path, run_id: str, json: bool) -> None:
     """Judge what is there, show it, and end the command; with 1 if anything is the matter."""
     from ..judging import watching
-    from ..judging.sight import Sight
+    from ..judging.live_state import LiveReader
     from ..reading import judged
     from ..reading.report import devices, headline, summary
     from ..reading.run import open_run
 
     with _show.show_progress("Judging"):
         judged.await_last_word(open_run(run).roles)
-        sighting = Sight(run, run_id).look() if json else None
+        live_state = LiveReader(run, run_id).look() if json else None
         seen = watching.judge_once(run, run_id)
         document = summary.summarise_run(open_run(run))
     if document["judged"]["why_not"] and seen.last_step is not None:  # what it recorded is not here
@@ -226,8 +226,8 @@ def _judge_once(run: Path, run_id: str, json: bool) -> None:
         account = Account(str(run), no_verdict.judged_live(seen.judged_steps, True), holding)
         document.update(headline.make_headline(account), verdicts=[verdict.plain for verdict in seen.verdicts])
     is_by_tables = document["judged"]["by"] == judged.TABLES
-    if sighting is not None:
-        whole = {"run": run_id, "path": str(run), **_seen_now(run_id, sighting), **seen._asdict()}
+    if live_state is not None:
+        whole = {"run": run_id, "path": str(run), **_seen_now(run_id, live_state), **seen._asdict()}
         whole.update({key: document[key] for key in ("headline", "matters", "by_devices")})
         counts = [role["judged_steps"] for role in document["judged"]["roles"]] or seen.judged_steps
         whole.update(has_summaries=bool(seen.hosts), by_tables=is_by_tables, judged_steps=counts)
@@ -244,13 +244,13 @@ def _judge_once(run: Path, run_id: str, json: bool) -> None:
         raise typer.Exit(FOUND_WRONG)
 
 
-def _seen_now(run_id: str, sighting: Sighting) -> dict[str, Any]:
-    state = sighting.state
+def _seen_now(run_id: str, live_state: LiveState) -> dict[str, Any]:
+    state = live_state.state
     return {
-        "judged_by": sighting.by, "age_s": sighting.age_s if state is not None else None,
+        "judged_by": live_state.by, "age_s": live_state.age_s if state is not None else None,
         "job": None if state is None else json_of.loads(state.as_json(run_id)),
-        "incident": None if sighting.incident is None else sighting.incident.page,
-        "now": [{**where._asdict(), "age": where.age._asdict()} for where in sighting.where],
+        "incident": None if live_state.incident is None else live_state.incident.page,
+        "now": [{**where._asdict(), "age": where.age._asdict()} for where in live_state.where],
     }  # fmt: skip
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import NamedTuple, Sequence
 
 from .. import faults
-from ..host import apart
+from ..host import detached
 from ..store import documents, judge_lock, layout
 from ..store.batches import HandingProcess
 
@@ -87,7 +87,7 @@ class Beside:
             faults.warn_once("cluster.beside", why)
             return
         words = [str(self._run), self._run_id, self._metrics, *["silent"] * is_silent]
-        apart.start_module(_MODULE, words, [str(Path(numpy.origin).parents[1]), *self._of_metrics()])
+        detached.start_module(_MODULE, words, [str(Path(numpy.origin).parents[1]), *self._of_metrics()])
 
     def _of_metrics(self) -> set[str]:
         """Where what sends figures lies, if it is asked for and there: most often where numpy is."""

@@ -1,4 +1,5 @@
-"""The actor of Ray's that judges a job: `judging/desk.py` behind one method. Nothing else is imported where it is made.
+"""The actor of Ray's that judges a job: `judging/run_judge.py` behind one method. Nothing else is imported where it is
+made.
 
 Its process runs with MSTXKIT_OFF=1: it is no process of the run. It works in a thread of its own, so that a host that
 calls is answered at once, and ends by itself.
@@ -52,39 +53,41 @@ class JobController:
         return clocks.answer_exchange()
 
     def _work(self) -> None:
-        desk_of = import_module("mstxkit.judging.desk")
+        judge_module = import_module("mstxkit.judging.run_judge")
         batches, lock_of = import_module("mstxkit.store.batches"), import_module("mstxkit.store.judge_lock")
         outlets = import_module("mstxkit.telemetry.outlets").open_outlets(self._run, self._run_id, self._metrics, True)
-        desk = desk_of.Desk(self._run, self._run_id, WHO, outlets=outlets)
+        run_judge = judge_module.RunJudge(self._run, self._run_id, WHO, outlets=outlets)
         reads_s, lock = 0.0, None
         while True:
             try:
                 if time.monotonic() >= reads_s:
                     if lock is None and self._run.is_dir():
                         lock = lock_of.take_lock(self._run)
-                        desk.hold(lock)
-                    desk.look()
+                        run_judge.hold(lock)
+                    run_judge.look()
                     reads_s = time.monotonic() + _READS_EVERY_S
-                self._take_all(desk, batches)
-                desk.look(reads=False)
-                self._answer = desk.controller.figures.as_json(self._run_id)
+                self._take_all(run_judge, batches)
+                run_judge.look(reads=False)
+                self._answer = run_judge.controller.figures.as_json(self._run_id)
                 silent_s = time.monotonic() - self._heard_s
-                has_ended = bool(desk.controller.directory.hosts) and desk.controller.directory.have_all_ended
+                has_ended = bool(run_judge.controller.directory.hosts) and run_judge.controller.directory.have_all_ended
                 if silent_s > self._silence_s or (has_ended and silent_s > self._goodbye_s):
-                    desk.judge(time.time(), at_once=True)
-                    desk.close()
+                    run_judge.judge(time.time(), at_once=True)
+                    run_judge.close()
                     _end_actor()
             except Exception:  # one bad batch, or a disk, is no end of judging
                 time.sleep(1.0)
             time.sleep(_LOOKS_EVERY_S)
 
-    def _take_all(self, desk: Any, batches: Any) -> None:
+    def _take_all(self, run_judge: Any, batches: Any) -> None:
         with self._lock:
             frames, self._frames = self._frames, []
         now_s = time.time()
         for batch in batches.decode_batches(b"".join(frames), self._run_id).batches:
-            if desk.controller.directory.knows(batch):  # else its host's file tells of whom it is, from its beginning
-                desk.controller.take(batch, now_s)
+            if run_judge.controller.directory.knows(
+                batch
+            ):  # else its host's file tells of whom it is, from its beginning
+                run_judge.controller.take(batch, now_s)
 
 
 def _end_actor() -> None:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, Sequence
 
 from mstxkit.errors import MissingPackageError, MstxkitError
-from mstxkit.host import apart
+from mstxkit.host import detached
 from mstxkit.reading.run import open_run
 from mstxkit.store import incidents, run_file, verdicts
 from mstxkit.store.incidents import Incident
@@ -177,7 +177,7 @@ def slow_option(plan: DemoPlan, rank: int) -> list[str]:
 
 def make_environment(plan: DemoPlan, rank: int) -> dict[str, str]:
     """The environment of a rank: what torchrun would set, one thread each, and where to record."""
-    paths = [apart.ROOT, *filter(None, [os.environ.get("PYTHONPATH")])]
+    paths = [detached.ROOT, *filter(None, [os.environ.get("PYTHONPATH")])]
     return {
         "GLOO_SOCKET_IFNAME": "lo",
         "MSTXKIT_TRANSPORT_S": "0.5",  # all ranks are on this host: they agree on a step that is near

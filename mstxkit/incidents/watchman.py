@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Mapping, NamedTuple, Sequence
 
 from ..errors import MstxkitError
-from ..host import apart, folders, jitter
+from ..host import detached, folders, jitter
 from ..reading.report.escape import for_terminal
 from ..reading.report.sentences import of_incident
 from ..store import documents, layout, run_file, settings_file, stacks, verdicts
@@ -58,9 +58,9 @@ class Watch(NamedTuple):
 
 def main() -> None:
     """The process: let go of who started it, then watch. Its words are those of `Watch`."""
-    apart.let_go()
+    detached.let_go()
     os.nice(_NICE)
-    watch = apart.of_words(Watch, sys.argv[1:])
+    watch = detached.of_words(Watch, sys.argv[1:])
     try:
         watchman = Watchman(watch)
         lock = documents.take_lock(watch.folder / layout.WATCH_LOCK)

@@ -15,8 +15,8 @@ from .cutting import Piece
 from .evidence import Peer, RoleStep
 from .findings import Finding, RoleFound
 from .gates import Gates
+from .inherited import EXPLAINED, OF_NOBODY, InheritedVerdicts
 from .judged import LIGHT, RINGS, Judged, Want
-from .left import EXPLAINED, OF_NOBODY, LeftVerdicts
 from .links import LINK
 from .losses import JobLosses
 from .measuring import INSIDE
@@ -76,7 +76,7 @@ class JobJudge:
         self._roles: dict[str, RoleHistory] = {}
         self._asked: dict[str, _Asked] = {}
         self._standing: list[StandingVerdict] = []
-        self._left, self._ended = LeftVerdicts(standing), list(ended)
+        self._left, self._ended = InheritedVerdicts(standing), list(ended)
 
     def close(self, step: RoleStep, now_ns: int = 0) -> Judged:
         """Judge one step of one role, once all its members have handed it over, or nobody waits for them any more.

@@ -11,11 +11,11 @@ import time
 from pathlib import Path
 
 from ..errors import MstxkitError
-from ..host import apart, identity, life
+from ..host import detached, identity, life
 from ..store import documents, job_file, judge_lock, layout, process_pointer, run_file
 from ..telemetry import outlets
 from ..telemetry.outlets import Outlets
-from .desk import Desk
+from .run_judge import RunJudge
 
 WHO = "controller"
 # Said by who starts it: one judges already, and nothing is heard of it.
@@ -29,7 +29,7 @@ _SILENCE_S = 300.0
 
 def main() -> None:
     """The process: let go of who started it, then judge. Its words are the run folder and the run's id."""
-    apart.let_go()
+    detached.let_go()
     os.nice(_NICE)
     run, run_id, is_silent = Path(sys.argv[1]), sys.argv[2], sys.argv[4:5] == [SILENT]
     try:
@@ -45,22 +45,22 @@ def main() -> None:
 
 def judge(run: Path, run_id: str, lock: int = -1, silence_s: float = _SILENCE_S, goes: Outlets | None = None) -> None:
     """Judge a run until its processes have ended, it is gone, or another one has begun to judge in its place."""
-    desk = Desk(run, run_id, WHO, lock=lock, outlets=goes)
-    hosts, looked_s, was_over = desk.controller.directory, 0.0, False
-    while desk.writes:
+    run_judge = RunJudge(run, run_id, WHO, lock=lock, outlets=goes)
+    hosts, looked_s, was_over = run_judge.controller.directory, 0.0, False
+    while run_judge.writes:
         if not judge_lock.is_mine(run, lock):  # another one has taken over, or will
             return
-        desk.look()
+        run_judge.look()
         # While something comes, somebody lives. What came before the clock was set back came long ago.
         if abs(time.time() - hosts.heard_s) > _QUIET_S and time.monotonic() - looked_s >= _ENDED_EVERY_S:
             is_over = _is_over(run, run_id, hosts.heard_s, silence_s)
             if is_over and (was_over or hosts.have_all_ended):
                 break
             looked_s, was_over = time.monotonic(), is_over
-        time.sleep(desk.pause_s)
-    desk.look(at_last=True)
-    desk.judge(time.time(), at_once=True)
-    desk.close()
+        time.sleep(run_judge.pause_s)
+    run_judge.look(at_last=True)
+    run_judge.judge(time.time(), at_once=True)
+    run_judge.close()
 
 
 def _is_heard(run: Path) -> bool:

@@ -17,7 +17,7 @@ from ..store.settings_file import LiveSettings
 from ..store.verdicts import Verdict
 from ..telemetry.outlets import Outlets
 from . import settings
-from .desk import Desk
+from .run_judge import RunJudge
 
 WHO = "watch"
 # A job of which nothing has come for so long is not waited for.
@@ -46,24 +46,24 @@ class Outlook(NamedTuple):
 
 def judge_once(run: Path, run_id: str) -> Outlook:
     """Judge what is there, unless it is judged already."""
-    desk = _open_desk(run, run_id)
-    if desk is None:
+    run_judge = _open_run_judge(run, run_id)
+    if run_judge is None:
         figures = settings_file.read_figures(run / layout.VERDICTS / layout.FIGURES, run_id)
         step = None if figures is None else figures.step
         state = job_file.read_state(run, run_id)
         counts = (state or JobState()).judged_steps if state or step is None else (None,)  # an older one says none
         return Outlook(verdicts.read_verdicts(run), None, len(batches.files_in(run)), step, counts)
-    desk.writes &= bool(batches.files_in(run))  # of what nobody has handed over, nothing is said to be judged
-    desk.look()
-    hosts = desk.controller.directory
+    run_judge.writes &= bool(batches.files_in(run))  # of what nobody has handed over, nothing is said to be judged
+    run_judge.look()
+    hosts = run_judge.controller.directory
     if time.time() - hosts.heard_s > _SILENT_S or hosts.have_all_ended:
-        desk.judge(time.time(), at_once=True)
-    desk.close()
-    last_step, counts = desk.controller.figures.step, desk.state().judged_steps
-    return Outlook(desk.verdicts(), desk.outcome_steps, len(hosts.hosts), last_step, counts)
+        run_judge.judge(time.time(), at_once=True)
+    run_judge.close()
+    last_step, counts = run_judge.controller.figures.step, run_judge.state().judged_steps
+    return Outlook(run_judge.verdicts(), run_judge.outcome_steps, len(hosts.hosts), last_step, counts)
 
 
-def _open_desk(run: Path, run_id: str, outlets: Outlets | None = None) -> Desk | None:
+def _open_run_judge(run: Path, run_id: str, outlets: Outlets | None = None) -> RunJudge | None:
     """A judge of what is not judged yet; None where another one is at work or has judged all of it."""
     try:
         lock = judge_lock.take_lock(run)
@@ -77,7 +77,7 @@ def _open_desk(run: Path, run_id: str, outlets: Outlets | None = None) -> Desk |
         if lock >= 0:
             os.close(lock)
         return None
-    return Desk(run, run_id, WHO, lock=lock, outlets=outlets)
+    return RunJudge(run, run_id, WHO, lock=lock, outlets=outlets)
 
 
 def follow_verdicts(run: Path, run_id: str, outlets: Outlets | None = None) -> Iterator[Verdict]:
@@ -85,17 +85,17 @@ def follow_verdicts(run: Path, run_id: str, outlets: Outlets | None = None) -> I
     does. `outlets`: where figures go while it is judged here.
     """
     shown: dict[str, Verdict] = {}
-    desk: Desk | None = None
+    run_judge: RunJudge | None = None
     while True:
-        desk = desk or _open_desk(run, run_id, outlets)
-        if desk is not None:
-            desk.look()
-        for verdict in verdicts.read_verdicts(run) if desk is None else desk.verdicts():
+        run_judge = run_judge or _open_run_judge(run, run_id, outlets)
+        if run_judge is not None:
+            run_judge.look()
+        for verdict in verdicts.read_verdicts(run) if run_judge is None else run_judge.verdicts():
             before = shown.get(verdict.id)
             if before is None or before._replace(time_ns=verdict.time_ns, step=verdict.step) != verdict:
                 shown[verdict.id] = verdict
                 yield verdict
-        time.sleep(_LOOKS_EVERY_S if desk is None else desk.pause_s)
+        time.sleep(_LOOKS_EVERY_S if run_judge is None else run_judge.pause_s)
 
 
 class Acceptance(NamedTuple):
@@ -131,18 +131,18 @@ def check_settings(texts: list[str]) -> dict[str, float]:
 def change(run: Path, run_id: str, values: dict[str, float], within_s: float = _ACKNOWLEDGED_WITHIN_S) -> Acceptance:
     """Change settings of a run while it goes on, and wait until all have them, but not longer than that."""
     after = settings_file.change_settings(run, run_id, values)
-    desk = Desk(run, run_id, WHO, writes=False)
+    run_judge = RunJudge(run, run_id, WHO, writes=False)
     deadline = time.monotonic() + within_s
     while True:
-        desk.look()
+        run_judge.look()
         since_s = time.time() - _SILENT_S
-        missing = tuple(host.host for host in desk.controller.directory.without_settings(after.version, since_s))
+        missing = tuple(host.host for host in run_judge.controller.directory.without_settings(after.version, since_s))
         judge: bool | None = None
         if judge_lock.is_held(run):
             figures = settings_file.read_figures(run / layout.VERDICTS / layout.FIGURES, run_id)
             judge = figures is not None and figures.settings >= after.version
         if (not missing and judge is not False) or time.monotonic() > deadline:
-            hosts = desk.controller.directory.hosts.values()
+            hosts = run_judge.controller.directory.hosts.values()
             has = sum(not host.has_ended and host.settings >= after.version for host in hosts)
             return Acceptance(after, judge, has, missing)
         time.sleep(_LOOKS_EVERY_S)

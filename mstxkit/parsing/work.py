@@ -18,16 +18,16 @@ import time
 from pathlib import Path
 from typing import Any, Iterator, Mapping, NamedTuple, Sequence
 
-from ..host import apart, identity
-from . import kinds, profiles, record
+from ..host import detached, identity
+from . import kinds, profiles, records
 from .kinds import OUTPUT
 from .profiles import Profile
-from .record import ParseRecord
+from .records import ParseRecord
 
 # As `python -m`, but without the current folder on the path: it may be anybody's.
 _START = (
     "import sys; sys.path[:] = [place for place in sys.path if place]; sys.path.append(sys.argv.pop(1)); "
-    "from mstxkit.parsing.one import main; main()"
+    "from mstxkit.parsing.parser_process import main; main()"
 )
 _LOOK_EVERY_S = 0.05
 _LOADED_WITHIN_S = 300.0
@@ -84,7 +84,7 @@ def parse_profiles(
                 while waiting and len(running) < plan.jobs:
                     parsing = _Parse(run, waiting.pop(), plan)
                     begun = parsing.begin(lock, folder)
-                    if begun.state == record.PARSING:
+                    if begun.state == records.PARSING:
                         running.append(parsing)
                     yield parsing.profile, begun
                 for parsing in [parsing for parsing in running if parsing.is_over()]:
@@ -98,14 +98,14 @@ def parse_profiles(
 
 
 class _Child:
-    """One process of `one.py`."""
+    """One process of `parser_process.py`."""
 
     def __init__(
         self, kind: str, folder: str, export: str, log: Path, plan: ParsePlan, keep: tuple[int, ...], place: str
     ) -> None:
         self._reader, writer = os.pipe()
         os.set_blocking(self._reader, False)
-        command = [sys.executable, "-c", _START, apart.ROOT, kind, str(writer), export, folder]
+        command = [sys.executable, "-c", _START, detached.ROOT, kind, str(writer), export, folder]
         try:
             with open(os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o640), "wb") as output:
                 self._process = subprocess.Popen(
@@ -155,16 +155,16 @@ class _Parse:
         try:
             barred = profiles.leads_out(self._raw)
             if barred:
-                return self._keep_record(record.FAILED, f"not parsed: {barred}")
+                return self._keep_record(records.FAILED, f"not parsed: {barred}")
             self._log.unlink(missing_ok=True)
-            begun = self._keep_record(record.PARSING)
-            if begun.state == record.PARSING:
+            begun = self._keep_record(records.PARSING)
+            if begun.state == records.PARSING:
                 clear_leftovers(self._raw)
                 raw, kind, plan = str(self._raw.resolve()), self._kind.name, self._plan
                 self._child = _Child(kind, raw, self._export, self._log, plan, (lock,), place)
             return begun
         except OSError as exc:
-            return self._keep_record(record.FAILED, f"not parsed: {exc}")
+            return self._keep_record(records.FAILED, f"not parsed: {exc}")
 
     def is_over(self) -> bool:
         """Has it ended, or its time?"""
@@ -183,31 +183,31 @@ class _Parse:
         elif not problem:
             try:
                 exports = tuple(self._export.split(",")) if self._export else kinds.exports_of(self._kind, self._raw)
-                problem = record.find_problem(self._kind, self._raw, exports, self._log)
+                problem = records.find_problem(self._kind, self._raw, exports, self._log)
             except OSError as exc:
                 problem = f"its output cannot be read: {exc}"
-        notes = () if problem else tuple(record.find_errors(self._log)[:3])
-        return self._keep_record(record.FAILED if problem else record.PARSED, problem, notes, answer["versions"])
+        notes = () if problem else tuple(records.find_errors(self._log)[:3])
+        return self._keep_record(records.FAILED if problem else records.PARSED, problem, notes, answer["versions"])
 
     def interrupt(self) -> None:
         """Stop it; it is parsed anew next time."""
         if self._child is not None:
             self._child.end()
-            self._keep_record(record.INTERRUPTED)
+            self._keep_record(records.INTERRUPTED)
 
     def _keep_record(
         self, state: str, error: str = "", notes: tuple[str, ...] = (), versions: Mapping[str, str] | None = None
     ) -> ParseRecord:
         seconds = round(time.monotonic() - self._began, 3)
-        has_output = state in (record.PARSED, record.FAILED)
-        outputs = record.outputs_in(self._raw / kinds.OUTPUT) if has_output else ()
+        has_output = state in (records.PARSED, records.FAILED)
+        outputs = records.outputs_in(self._raw / kinds.OUTPUT) if has_output else ()
         made = ParseRecord(
             state, seconds, outputs, error, notes, dict(versions or {}), identity.name_host(), self._start_ns
         )
         try:
-            record.write_record(self.profile.record_file, made, profile=self.profile.path, msprof=self._plan.msprof)
+            records.write_record(self.profile.record_file, made, profile=self.profile.path, msprof=self._plan.msprof)
         except OSError as exc:
-            return made._replace(state=record.FAILED, error=error or f"its result cannot be kept: {exc}")
+            return made._replace(state=records.FAILED, error=error or f"its result cannot be kept: {exc}")
         return made
 
 

@@ -27,7 +27,7 @@ from ..errors import MstxkitError
 from ..host import folders, identity, life
 from ..host.descriptors import OwnDescriptor
 from ..store import documents
-from . import others
+from . import profilers
 
 _FOLDER, _INSTEAD_OF_SHARED_MEMORY = "devices", Path("/tmp")
 # In the file of a lock: first who has the device, padded to this; then who was refused it since, and waits.
@@ -141,7 +141,7 @@ def take_device(
     first = _taken.setdefault(pid, claim)
     if first is not claim:
         return Refusal(f"a session of mstxkit runs in this process already: {first.owner}; stop it first", first.owner)
-    elsewhere = "; ".join(other.sentence for other in others.find_others())
+    elsewhere = "; ".join(other.sentence for other in profilers.find_others())
     if elsewhere:
         _taken.pop(pid, None)
         return Refusal(elsewhere)

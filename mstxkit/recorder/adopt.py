@@ -16,7 +16,7 @@ from typing import Any, Callable, Collection, NamedTuple
 
 from .. import faults
 from ..errors import FormatError, MstxkitError, NewerVersionError
-from ..host import apart, identity, life
+from ..host import detached, identity, life
 from ..store import documents, layout, livefile, process_pointer, run_file, sealed_place, segment, stacks
 from ..store.block_index import Indexed
 from ..store.values import whole_number
@@ -50,7 +50,7 @@ class Adopted(NamedTuple):
 
 def main() -> None:
     """A process of its own, one on a host, while there is ever more to do, until the folder of live files is gone."""
-    apart.let_go()
+    detached.let_go()
     lock, looks = Path(sys.argv[2]) / f"{layout.ADOPTS}{identity.name_host()}", _LOOKS_IN_VAIN
     is_only_one = life.hold_lock(lock)
     while is_only_one and looks and lock.exists():

@@ -9,7 +9,7 @@ import time
 from typing import Callable
 
 from .. import faults
-from ..host import apart, jitter
+from ..host import detached, jitter
 from ..store.care_record import SealedCare
 
 
@@ -36,6 +36,6 @@ class SealedCaretaker:
     def _start_if(self, is_time: Callable[[], bool], when: str) -> None:
         try:
             if is_time():
-                apart.start_module("mstxkit.store.sealed_care", [when, *apart.words_of(self._care)])
+                detached.start_module("mstxkit.store.sealed_care", [when, *detached.words_of(self._care)])
         except Exception as exc:
             faults.note_fault("caretaking", exc)

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Callable, Collection
 
 from .. import faults
 from ..engine.choose import engine
-from ..host import apart, identity, jitter, life, parts
+from ..host import detached, identity, jitter, life, parts
 from ..host.lease import Lease
 from ..host.listing import ListedFolder
 from ..store import layout, process_pointer, stacks
@@ -281,7 +281,7 @@ class Keeper:
                 taken_bytes += os.stat(self._folder / f"{name}{layout.LIVE_SUFFIX}").st_blocks * 512
         if is_late or taken_bytes > DEAD_AT_MOST_BYTES // 2:
             self._helped_s = now_s + _HELPED_EVERY_S
-            apart.start_module(_ADOPT, [str(self._run), str(self._folder)])
+            detached.start_module(_ADOPT, [str(self._run), str(self._folder)])
 
     def _unseen(self, gone: frozenset[str]) -> frozenset[str]:
         """Those of whom the watchman, or who follows a killed one, has still to tell: it renames their stacks then."""

@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 
 from .. import faults
-from ..host import apart, life
+from ..host import detached, life
 from ..host.lease import Lease
 from ..store import layout
 
@@ -35,15 +35,15 @@ class WatchmanStarter:
         if not self.is_on or time.monotonic() < self._next_s:
             return
         self._next_s = time.monotonic() + _AGAIN_AFTER_S
-        apart.reap_children()
+        detached.reap_children()
         try:
             if self._lease.is_silent():
-                apart.end_process(life.holder_of(self._lock), _MODULE)
+                detached.end_process(life.holder_of(self._lock), _MODULE)
                 self._lock.unlink(missing_ok=True)  # who hangs so that it cannot end finds later that it is another's
             if self.is_there():
                 self._starts = 0
                 return
-            apart.start_module(_MODULE, self._words)
+            detached.start_module(_MODULE, self._words)
             # Where it hangs before it has its lock, the run folder answers nothing: no more than a few are to wait.
             self._next_s += _AGAIN_AFTER_S * (2 ** min(self._starts, _DOUBLED_AT_MOST) - 1)
             self._starts += 1

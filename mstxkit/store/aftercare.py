@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ..errors import MstxkitError
-from ..host import apart
+from ..host import detached
 from ..host.priority import give_way
 from . import documents, local_place, retention
 from .fetching import Fetched, Pace, fetch_all
@@ -39,9 +39,9 @@ class Care(NamedTuple):
 
 def main() -> None:
     """The process: let go of who started it, then take care. Its words are those of a `Care`."""
-    apart.let_go()
+    detached.let_go()
     give_way()
-    take_care(apart.of_words(Care, sys.argv[1:]))
+    take_care(detached.of_words(Care, sys.argv[1:]))
 
 
 def take_care(care: Care) -> list[Fetched]:

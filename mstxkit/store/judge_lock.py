@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ..host import apart, folders, life
+from ..host import detached, folders, life
 from . import documents, layout
 
 
@@ -21,7 +21,7 @@ def take_over(run: Path, module: str, but_in: str = "") -> int | None:
     of this host, was started as `module`, and is in none of these states. Else it finds the file to be another, and
     ends.
     """
-    apart.end_process(life.holder_of(run / layout.VERDICTS / layout.JUDGE_LOCK), module, but_in)
+    detached.end_process(life.holder_of(run / layout.VERDICTS / layout.JUDGE_LOCK), module, but_in)
     (run / layout.VERDICTS / layout.JUDGE_LOCK).unlink(missing_ok=True)
     return take_lock(run)
 

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Callable, Iterable, NamedTuple
 
 from ..errors import FormatError, MstxkitError
-from ..host import apart, identity, life
+from ..host import detached, identity, life
 from ..host.priority import give_way
 from . import block_index, care_record, documents, layout, process_pointer, run_file, sealed_place, segment
 from .care_record import CareRecord, Cost, SealedCare
@@ -42,9 +42,9 @@ def main() -> None:
     nobody will come after it.
     """
     is_last, words = sys.argv[1] == "last", sys.argv[2:]
-    apart.let_go()
+    detached.let_go()
     give_way()
-    care = apart.of_words(SealedCare, words)
+    care = detached.of_words(SealedCare, words)
     # What ended meanwhile found the lock held: look again until there is nothing more.
     while (moved := take_care(care, _WAIT_S if is_last else 0)) is not None and moved.names:
         pass

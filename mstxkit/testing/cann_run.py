@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Mapping, NamedTuple, Sequence, Union
 
 from ..errors import StandInError
-from ..host import apart
+from ..host import detached
 from .stand_in import Fail, StandIn, without_autoload
 
 Script = Union[str, Path, Sequence[str]]
@@ -182,7 +182,7 @@ def run_under_cann(
         settings = StandIn.build().environment(log=log, mstx=mstx, rate=rate, start_bytes=start_bytes, fail=fail)
         environment = {**without_autoload(os.environ), **settings, **(env or {})}
         if python is None:  # the script finds the same mstxkit as this process
-            paths = filter(None, [apart.ROOT, environment.get("PYTHONPATH")])
+            paths = filter(None, [detached.ROOT, environment.get("PYTHONPATH")])
             environment["PYTHONPATH"] = os.pathsep.join(paths)
         return CannRun(*_run(_make_command(script, python), environment, timeout_s, cwd), read_calls(log))
 

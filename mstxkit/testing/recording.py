@@ -11,7 +11,7 @@ from typing import Any, Iterator, NamedTuple
 from ..engine.choose import engine
 from ..errors import CaptureError
 from ..host import environment
-from ..recorder import here
+from ..recorder import current
 from ..store import livefile, records
 
 # Address space, not memory: only what is written to takes any.
@@ -281,7 +281,7 @@ def captured() -> Iterator[Captured]:
     """
     if environment.is_off():
         raise CaptureError("captured() has nothing to show: MSTXKIT_OFF is set, so that nothing of mstxkit runs here")
-    running = _private or here.live_view()
+    running = _private or current.live_view()
     with nullcontext(running) if running is not None else _private_recorder() as view:
         seen = Captured(view)
         try:

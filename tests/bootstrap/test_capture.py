@@ -12,7 +12,7 @@ from builders import lives
 
 import mstxkit
 from mstxkit.errors import CaptureError
-from mstxkit.recorder import here
+from mstxkit.recorder import current
 from mstxkit.store import livefile
 
 
@@ -262,7 +262,7 @@ def test_limits_are_taken_from_call_then_config_then_environment(run: Path, monk
     monkeypatch.setenv("MSTXKIT_SLOTS", "30")
     monkeypatch.setenv("MSTXKIT_BANK_BYTES", "32768")
     with mstxkit.capture(run, config={"slots": 40, "bank_bytes": 40960}, bank_bytes=49152):
-        view = here.live_view()
+        view = current.live_view()
         assert view is not None
         layout = livefile.read_header(view).layout
 

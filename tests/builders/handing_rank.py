@@ -19,7 +19,7 @@ from pathlib import Path
 
 import mstxkit
 from mstxkit.host import identity
-from mstxkit.recorder import here
+from mstxkit.recorder import current
 from mstxkit.store.handed_over import SummaryRing
 from mstxkit.store.summaries import StageSummary
 
@@ -39,10 +39,10 @@ def rows_of(step: int, rank: int, slow: int, begin_ns: int, step_ns: int, size: 
 
 def hand_over(start_ns: int, steps: int, step_ms: float, slow: int, first: int = 0) -> None:
     """Step after step of this process, which captures."""
-    assert here.recorder is not None
+    assert current.recorder is not None
     rank, step_ns = identity.read_current()["rank"] or 0, int(step_ms * _MS)
-    ring = SummaryRing(Path(here.recorder.live.path).with_suffix(".sums"))
-    who = identity.of_process(here.recorder.run_id, True, "0")
+    ring = SummaryRing(Path(current.recorder.live.path).with_suffix(".sums"))
+    who = identity.of_process(current.recorder.run_id, True, "0")
     mstxkit.step(first)  # whoever is in no step, and alone on its host, hands nothing on
     for step in range(first, steps):
         begin_ns = start_ns + step * step_ns

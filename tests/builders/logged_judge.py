@@ -6,7 +6,7 @@ import sys
 from functools import partial
 from pathlib import Path
 
-from mstxkit.judging import desk, judge_process
+from mstxkit.judging import judge_process, run_judge
 from mstxkit.judging.controller import Controller
 from mstxkit.judging.evidence import RoleStep
 from mstxkit.store import judge_lock, run_file
@@ -19,7 +19,7 @@ def main(run: Path, log: Path) -> None:
         def judged(step: RoleStep) -> None:
             stream.write(f"{step.step} {len(step.members)}\n")
 
-        desk.Controller = partial(Controller, on_step=judged)  # type: ignore[assignment, misc]
+        run_judge.Controller = partial(Controller, on_step=judged)  # type: ignore[assignment, misc]
         lock = judge_lock.take_lock(run)
         assert lock is not None, "nobody else judges it"
         judge_process.judge(run, run_file.id_of(run) or "", lock)

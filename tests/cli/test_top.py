@@ -27,7 +27,7 @@ from builders.shown_job import HOSTILE, ShownJob, role, verdict  # noqa: E402
 import mstxkit.cli  # noqa: E402
 from mstxkit.cli import _top_picture  # noqa: E402
 from mstxkit.cli._top_picture import Paper  # noqa: E402
-from mstxkit.judging.sight import Judges, Sight  # noqa: E402
+from mstxkit.judging.live_state import Judges, LiveReader  # noqa: E402
 from mstxkit.reading.report.headline import make_headline  # noqa: E402
 from mstxkit.store.incidents import Incident  # noqa: E402
 from mstxkit.store.job_file import Latecomer  # noqa: E402
@@ -48,9 +48,9 @@ def shown(job: ShownJob, *words: str, **variables: str) -> Any:
 
 def picture(job: ShownJob, paper: Paper) -> Any:
     """What a terminal of that size shows of it."""
-    sighting = Sight(job.run, job.run_id).look()
+    live_state = LiveReader(job.run, job.run_id).look()
     return _top_picture.draw_lines(
-        sighting, paper, make_headline(_top_picture.account_of(sighting, paper.folder))["matters"]
+        live_state, paper, make_headline(_top_picture.account_of(live_state, paper.folder))["matters"]
     )
 
 
@@ -318,7 +318,7 @@ def test_a_job_that_is_started_anew_is_not_over(job: ShownJob) -> None:
     job.say(role(), is_final=True, ended=2, written_ns=time.time_ns() - 10**12)
     job.stand(0, range(3))
 
-    assert Sight(job.run, job.run_id).look().by != Judges.OVER
+    assert LiveReader(job.run, job.run_id).look().by != Judges.OVER
 
 
 def test_what_the_job_was_at_its_end_is_shown_as_over(job: ShownJob) -> None:
@@ -333,9 +333,9 @@ def test_what_the_job_was_at_its_end_is_shown_as_over(job: ShownJob) -> None:
 def test_where_the_judge_has_died_the_job_is_judged_here_and_nothing_is_written(job: ShownJob) -> None:
     job.say(role(), written_ns=time.time_ns() - 10**12)
     before = sorted(job.run.rglob("*"))
-    sighting = Sight(job.run, job.run_id).look()
+    live_state = LiveReader(job.run, job.run_id).look()
 
-    assert sighting.by == Judges.NOBODY
+    assert live_state.by == Judges.NOBODY
     assert sorted(job.run.rglob("*")) == before
 
 

@@ -19,7 +19,7 @@ typer_testing = pytest.importorskip("typer.testing")
 
 import mstxkit.cli  # noqa: E402
 from mstxkit.cli import top as verb  # noqa: E402
-from mstxkit.judging import desk as desk_of  # noqa: E402
+from mstxkit.judging import run_judge as judge_module  # noqa: E402
 from mstxkit.judging import watching  # noqa: E402
 from mstxkit.store import batches, job_file, layout, run_file, settings_file, verdicts  # noqa: E402
 from mstxkit.store.batches import HandingProcess  # noqa: E402
@@ -185,14 +185,14 @@ def test_one_that_was_cut_off_and_goes_on_beside_its_successor_changes_nothing(
     watched: Watched, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Both judge the run, as where a network was cut, and the lock of the first one is gone."""
-    monkeypatch.setattr(desk_of, "_LIFE_EVERY_S", 0.0)
+    monkeypatch.setattr(judge_module, "_LIFE_EVERY_S", 0.0)
     watched.hand_over(40)
-    cut_off = desk_of.Desk(watched.run, watched.run_id, "controller")
+    cut_off = judge_module.RunJudge(watched.run, watched.run_id, "controller")
     cut_off.look()
     cut_off.judge(time.time(), at_once=True)
     cut_off.close()
     before = verdicts.read_verdicts(watched.run)
-    successor = desk_of.Desk(watched.run, watched.run_id, "controller")
+    successor = judge_module.RunJudge(watched.run, watched.run_id, "controller")
     successor.look()
 
     cut_off._said(before[0]._replace(time_ns=time.time_ns() + 10**12, withdrawn="it is long gone"))

@@ -11,7 +11,7 @@ pytest.importorskip("numpy")
 
 from mstxkit.cluster import beside as module
 from mstxkit.cluster.beside import Beside
-from mstxkit.host import apart, life
+from mstxkit.host import detached, life
 from mstxkit.store import job_file, judge_lock, metrics_setting, run_file
 from mstxkit.store.batches import HandingProcess
 from mstxkit.store.job_file import JobState
@@ -44,7 +44,7 @@ def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Host:
     for name in ("_AFTER_S", "_AGAIN_AFTER_S", "_SILENT_AFTER_S", "_LATER_BY_S"):
         monkeypatch.setattr(module, name, 0.0)
     started: list[str] = []
-    monkeypatch.setattr(apart, "start_module", lambda module, *words: started.append(module))
+    monkeypatch.setattr(detached, "start_module", lambda module, *words: started.append(module))
     run, run_id = run_file.open_run_folder(tmp_path / "run")
     (run / "verdicts").mkdir()
     return Host(run, run_id, started)

@@ -160,7 +160,9 @@ def test_a_judge_that_is_killed_is_started_again_and_goes_on(start: Start) -> No
     assert [verdict.rank for verdict in blaming] == [1], "the same verdict, not a second one"
 
 
-@pytest.mark.skipif(not soak.is_soaking(), reason="in make soak: tests/judging/test_desk.py shows the same at once")
+@pytest.mark.skipif(
+    not soak.is_soaking(), reason="in make soak: tests/judging/test_run_judge.py shows the same at once"
+)
 def test_judges_that_are_killed_at_any_moment_and_twice_in_a_row_leave_out_no_step(
     start: Start, tmp_path: Path
 ) -> None:

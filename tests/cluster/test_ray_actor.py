@@ -12,7 +12,7 @@ from builders import handing_rank, lives
 
 from mstxkit.cluster import ray_actor
 from mstxkit.cluster.ray_actor import JobController
-from mstxkit.judging import desk
+from mstxkit.judging import run_judge
 from mstxkit.judging.controller import Controller
 from mstxkit.store import batches, layout, run_file
 
@@ -57,7 +57,7 @@ def run(tmp_path: Path) -> Path:
 def steps(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """Those that are judged, as they are."""
     seen: list[Any] = []
-    monkeypatch.setattr(desk, "Controller", partial(Controller, on_step=seen.append))
+    monkeypatch.setattr(run_judge, "Controller", partial(Controller, on_step=seen.append))
     return seen
 
 

@@ -14,7 +14,7 @@ from builders import lives
 import mstxkit
 from mstxkit import faults
 from mstxkit.host import identity
-from mstxkit.recorder import adopt, here
+from mstxkit.recorder import adopt, current
 from mstxkit.store import livefile
 
 LAUNCHERS = {
@@ -149,7 +149,7 @@ def test_a_part_of_any_length_leaves_room_for_the_role(run: Path, part: str) -> 
 def test_a_role_of_any_length_leaves_a_readable_identity(run: Path) -> None:
     mstxkit.identify(role="\U0001f600" * 10_000, part="\U0001f600" * 10_000)
     with mstxkit.capture(run), mstxkit.mstx_range("x"):
-        view = here.live_view()
+        view = current.live_view()
         assert view is not None
         role = livefile.read_identity(view)["role"]
 
@@ -162,7 +162,7 @@ def test_a_rank_that_is_learnt_late_holds_for_all_ranges_of_the_process(run: Pat
         for _ in range(1000):
             with mstxkit.mstx_range("before"):
                 pass
-        here.recorder.sealer.seal_full_banks()
+        current.recorder.sealer.seal_full_banks()
         mstxkit.identify(rank=11, role="actor", world_size=12)
         with mstxkit.mstx_range("after"):
             pass
@@ -202,7 +202,7 @@ def test_a_process_group_is_noticed_while_recording_and_remembered_after_its_end
     with mstxkit.capture(run):
         with mstxkit.mstx_range("x"):
             pass
-        view = here.live_view()
+        view = current.live_view()
         assert view is not None
         monkeypatch.setitem(sys.modules, "torch.distributed", group_of(6, 8))
         assert lives.wait_until(lambda: livefile.read_identity(view)["rank"] == 6)

@@ -13,9 +13,9 @@ from builders.raw_profiles import Bench, calls, is_gone
 from builders.waiting import until
 
 from mstxkit.errors import MstxkitError
-from mstxkit.parsing import lock, profiles, record, tools, work
+from mstxkit.parsing import lock, profiles, records, tools, work
 from mstxkit.parsing.profiles import Profile
-from mstxkit.parsing.record import ParseRecord
+from mstxkit.parsing.records import ParseRecord
 
 
 def plan(bench: Bench, jobs: int = 2, limit_s: float | None = None, export: str = "", **environ: str) -> work.ParsePlan:
@@ -42,7 +42,7 @@ def parsed(bench: Bench, how: work.ParsePlan, locked: int) -> dict[str, ParseRec
     told = {}
     for profile, known in work.parse_profiles(bench.run, ready(bench), how, locked):
         told[(bench.run / profile.path / "how").read_text()] = known
-        assert record.read_record(profile.record_file) == known
+        assert records.read_record(profile.record_file) == known
     return told
 
 
@@ -217,11 +217,11 @@ def test_a_lock_file_that_says_nonsense_is_still_a_lock(
 def test_a_record_that_cannot_be_believed_is_none(tmp_path: Path, content: str) -> None:
     (tmp_path / "analysis.json").write_text(content)
 
-    assert record.read_record(tmp_path / "analysis.json") is None
+    assert records.read_record(tmp_path / "analysis.json") is None
 
 
 def test_a_record_with_values_of_other_types_reads_as_nothing_said(tmp_path: Path) -> None:
     wild: dict[str, Any] = {"seconds": 1e999, "outputs": [1, {"bytes": "x"}], "notes": {}, "versions": [], "error": 3}
     (tmp_path / "analysis.json").write_text(json.dumps({"format": 1, "state": "parsed", **wild}))
 
-    assert record.read_record(tmp_path / "analysis.json") == ParseRecord("parsed", 0, (record.ParsedFile("", 0),))
+    assert records.read_record(tmp_path / "analysis.json") == ParseRecord("parsed", 0, (records.ParsedFile("", 0),))

@@ -12,7 +12,7 @@ from builders import lives
 import mstxkit
 from mstxkit.engine.choose import engine
 from mstxkit.host import clock
-from mstxkit.recorder import here
+from mstxkit.recorder import current
 from mstxkit.store import livefile
 
 SLEEP_S = 0.25
@@ -61,7 +61,7 @@ def test_starts_are_on_the_wall_clock(run: Path, monkeypatch: pytest.MonkeyPatch
 def test_a_long_range_holds_its_clock_over_many_anchors(run: Path) -> None:
     """Anchors are added while the process runs: at its start, and by the heartbeat."""
     with mstxkit.capture(run, heartbeat_s=0.01), mstxkit.mstx_range("long"):
-        view = here.live_view()
+        view = current.live_view()
         assert view is not None
         assert lives.wait_until(lambda: len(livefile.read_anchors(view)) >= 3)
         anchors = livefile.read_anchors(view)
@@ -72,7 +72,7 @@ def test_a_long_range_holds_its_clock_over_many_anchors(run: Path) -> None:
 
 def test_the_heartbeat_goes_on(run: Path) -> None:
     with mstxkit.capture(run, heartbeat_s=0.01):
-        view = here.live_view()
+        view = current.live_view()
         assert view is not None
         first = livefile.heartbeat_ns(view)
         assert lives.wait_until(lambda: livefile.heartbeat_ns(view) > first)
@@ -85,7 +85,7 @@ def test_the_heartbeat_goes_on(run: Path) -> None:
 def test_the_heartbeat_goes_on_while_a_call_holds_the_gil(run: Path) -> None:
     """A process stuck in C is still there: only one that stands still as a whole has no heartbeat."""
     with mstxkit.capture(run, heartbeat_s=0.01):
-        view = here.live_view()
+        view = current.live_view()
         assert view is not None
         began = time.monotonic_ns()
         ctypes.PyDLL(None).usleep(600_000)  # PyDLL does not release the GIL

@@ -19,7 +19,7 @@ from mstxkit import faults
 from mstxkit.engine.choose import engine
 from mstxkit.host import identity, names
 from mstxkit.marking import wrapping
-from mstxkit.recorder import adopt, blocks, here, live, sealer
+from mstxkit.recorder import adopt, blocks, current, live, sealer
 from mstxkit.recorder.sealed import SealedFiles
 from mstxkit.store import livefile, segment
 
@@ -113,9 +113,9 @@ def test_banks_that_run_out_cost_ranges_which_are_counted_and_the_fault_is_logge
             patched.setattr(segment, "compress_stream", Fails(segment.compress_stream))
             record(10_000)
             for _ in range(5):
-                here.recorder.sealer.seal_full_banks()
+                current.recorder.sealer.seal_full_banks()
         dropped = mstxkit.status().counters["dropped"]
-        assert here.recorder.sealer.seal_full_banks()
+        assert current.recorder.sealer.seal_full_banks()
         record(10)
 
     found = lives.ranges(run)

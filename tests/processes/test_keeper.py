@@ -17,7 +17,7 @@ from mstxkit import capturing
 from mstxkit.escalation.duty import watcher
 from mstxkit.host import life
 from mstxkit.incidents import kernel
-from mstxkit.recorder import here, sealer
+from mstxkit.recorder import current, sealer
 from mstxkit.recorder import keeper as keeper_of
 
 WAITS = """
@@ -73,7 +73,7 @@ def test_while_nothing_is_recorded_the_watcher_of_a_rank_finds_out_that_there_is
     with mstxkit.capture(run):
         with mstxkit.stage("generate_sequences"):
             pass
-        assert lives.wait_until(lambda: here.recorder.sealer.is_looked_for())
+        assert lives.wait_until(lambda: current.recorder.sealer.is_looked_for())
         lives.killed(keeper)
 
         assert lives.wait_until(lambda: keeper.pid in sealed_pids(run))
@@ -143,7 +143,7 @@ def test_alone_it_has_no_thread(run: Path) -> None:
     with mstxkit.capture(run):
         assert capturing._beside.keeper.get().consider() == 0
         assert not capturing._beside.keeper.get().background.runs
-        folder = here.recorder.live.path.parent
+        folder = current.recorder.live.path.parent
         assert len(locks_of(folder)) == 1
 
     assert not folder.exists()

@@ -15,7 +15,7 @@ from builders import lives
 import mstxkit
 from mstxkit.errors import CaptureError
 from mstxkit.host import folders
-from mstxkit.recorder import adopt, here
+from mstxkit.recorder import adopt, current
 
 Mount = Callable[[str, str], Path]
 
@@ -264,7 +264,7 @@ def test_two_runs_on_one_host_do_not_see_each_other(run: Path, tmp_path: Path) -
     other = tmp_path / "other"
     lives.run("import os, sys, mstxkit; mstxkit.capture(sys.argv[1]); mstxkit.mark('m'); os._exit(0)", run)
     with mstxkit.capture(other), mstxkit.mstx_range("of the other"):
-        assert here.live_view() is not None
+        assert current.live_view() is not None
     left_alone = lives.live_folder(run).exists()
     adopt.collect_dead(other)
     adopted = adopt.collect_dead(run)

@@ -16,7 +16,7 @@ import mstxkit
 from mstxkit import faults
 from mstxkit.errors import CaptureError
 from mstxkit.host import folders
-from mstxkit.recorder import adopt, here
+from mstxkit.recorder import adopt, current
 
 Mount = Callable[[str, str], Path]
 # Banks of the least size, sealed as fast as they fill.
@@ -33,7 +33,7 @@ def record(name: str, count: int) -> None:
 def fill_a_bank(name: str) -> None:
     """More than a bank takes, so that one is sealed."""
     record(name, RANGES_IN_A_BANK)
-    assert here.recorder.sealer.seal_full_banks()
+    assert current.recorder.sealer.seal_full_banks()
 
 
 def test_a_missing_folder_is_made_with_all_above_it_for_this_user_only(run: Path) -> None:
@@ -140,7 +140,7 @@ def test_a_full_disk_costs_nothing_that_the_banks_can_hold(run: Path, mount: Mou
         filler = folder / "filler"
         fill_up(filler)
         record("x", 5 * RANGES_IN_A_BANK)
-        recorder = here.recorder
+        recorder = current.recorder
         could_seal = recorder.sealer.seal_full_banks()
         with recorder.sealer._sealing:  # its own thread tries again and again
             torn = [path.name for path in (folder / "sealed").iterdir()]
@@ -290,7 +290,7 @@ def test_a_folder_that_is_removed_and_cannot_be_made_again_stops_nobody(run: Pat
 def test_a_quota_of_nothing_keeps_nothing_on_disk(run: Path) -> None:
     with mstxkit.capture(run, quota_bytes=0, **SMALL):
         record("x", 3 * RANGES_IN_A_BANK)
-        here.recorder.sealer.seal_full_banks()
+        current.recorder.sealer.seal_full_banks()
         evicted = mstxkit.status().counters["evicted"]
         files = list((run / "sealed").iterdir())
 
@@ -306,7 +306,7 @@ def test_a_small_quota_keeps_the_newest_and_counts_what_it_costs(run: Path) -> N
             for _ in range(100):
                 with mstxkit.mstx_range("x", n=number, text=os.urandom(32).hex()):
                     pass
-            here.recorder.sealer.seal_full_banks()
+            current.recorder.sealer.seal_full_banks()
         size_bytes = sum(path.stat().st_size for path in (run / "sealed").iterdir())
 
     numbers = [row["attributes"]["n"] for row in lives.ranges(run)]

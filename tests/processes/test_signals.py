@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from builders import lives
 
-from mstxkit.host import apart, threads
+from mstxkit.host import detached, threads
 
 
 @pytest.mark.twin
@@ -117,7 +117,7 @@ def test_what_is_started_apart_has_no_signal_blocked(tmp_path: Path) -> None:
         "    os.rename(sys.argv[1] + '.made', sys.argv[1])\n"
     )
 
-    starting = threading.Thread(target=apart.start_module, args=(module.stem, [str(answer)], [str(tmp_path)]))
+    starting = threading.Thread(target=detached.start_module, args=(module.stem, [str(answer)], [str(tmp_path)]))
     threads.start_without_signals(starting)
     starting.join()
     until_s = time.monotonic() + 60

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from builders import lives
 
-from mstxkit.host import apart, life
+from mstxkit.host import detached, life
 from mstxkit.recorder.watchman import WatchmanStarter
 from mstxkit.store import layout
 
@@ -177,7 +177,7 @@ def test_of_watchmen_that_never_come_to_their_lock_fewer_and_fewer_are_started(
     """As where the run folder answers nothing: each waits for it, and cannot be ended."""
     now_s, starts = [0.0], list[float]()
     monkeypatch.setattr(time, "monotonic", lambda: now_s[0])
-    monkeypatch.setattr(apart, "start_module", lambda *words: starts.append(now_s[0]))
+    monkeypatch.setattr(detached, "start_module", lambda *words: starts.append(now_s[0]))
     starter = WatchmanStarter((run, "id", run), 30.0, 1, 1)
     for now_s[0] in range(3600):
         starter.consider()

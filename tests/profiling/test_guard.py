@@ -17,7 +17,7 @@ from builders.peers import MakePeer, Peer, make_peer  # noqa: F401
 from builders.threads import on_threads
 
 from mstxkit.host import folders
-from mstxkit.profiling import guard, others
+from mstxkit.profiling import guard, profilers
 
 SCRIPT = """
 import os
@@ -46,7 +46,7 @@ def answer(word, *words):
 @pytest.fixture(autouse=True)
 def _nobody_else(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """What profiles this test run itself is another matter."""
-    monkeypatch.setattr(others, "find_others", lambda: ())
+    monkeypatch.setattr(profilers, "find_others", lambda: ())
     yield
     assert guard._taken == {}
 
@@ -331,8 +331,8 @@ def test_without_a_folder_given_the_locks_are_the_users_own_on_shared_memory() -
 
 
 def test_who_else_profiles_is_the_reason_of_a_refusal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    found = (others.Other("a", "a owns it"), others.Other("b", "b may start"))
-    monkeypatch.setattr(others, "find_others", lambda: found)
+    found = (profilers.Other("a", "a owns it"), profilers.Other("b", "b may start"))
+    monkeypatch.setattr(profilers, "find_others", lambda: found)
     refusal = refused(guard.take_device(3, folder=tmp_path))
 
     assert refusal == ("a owns it; b may start", None)

@@ -19,7 +19,7 @@ from builders.tried_session import Run, Tried
 import mstxkit
 from mstxkit import faults
 from mstxkit.host import folders, identity
-from mstxkit.profiling import backends, guard, metadata, others, presets
+from mstxkit.profiling import backends, guard, metadata, presets, profilers
 from mstxkit.profiling.backends import _session
 from mstxkit.profiling.backends import find_profiler as backend_here
 from mstxkit.profiling.session import OneSession
@@ -29,7 +29,7 @@ from mstxkit.store import documents, layout, run_file
 @pytest.fixture(autouse=True)
 def _nothing_is_left(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
     """Devices of these tests are their own, and none is left taken."""
-    monkeypatch.setattr(others, "find_others", lambda: ())
+    monkeypatch.setattr(profilers, "find_others", lambda: ())
     monkeypatch.setitem(sys.modules, "tried", SimpleNamespace(__version__="1.2.3"))
     (tmp_path / "shm").mkdir()
     monkeypatch.setattr(folders, "SHARED_MEMORY", str(tmp_path / "shm"))
@@ -245,7 +245,7 @@ def test_the_device_is_the_hosts_own_number(
 
 def test_who_profiles_already_is_named_and_nothing_is_made(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        others, "find_others", lambda: (others.Other("verl", "verl's own profiler records; wait for it"),)
+        profilers, "find_others", lambda: (profilers.Other("verl", "verl's own profiler records; wait for it"),)
     )
 
     assert run.begin() == "verl's own profiler records; wait for it"

@@ -13,8 +13,8 @@ from builders import lives
 from builders.threads import elsewhere
 
 from mstxkit import faults
-from mstxkit.profiling import others, theirs
-from mstxkit.profiling.others import StepWindow, find_window
+from mstxkit.profiling import profilers, theirs
+from mstxkit.profiling.profilers import StepWindow, find_window
 
 AUTOGRAD, PROFILER = "torch.autograd.profiler", "torch.profiler.profiler"
 
@@ -129,12 +129,12 @@ def test_a_schedule_of_a_users_own_is_not_asked_about_later_steps() -> None:
 
 def test_one_that_records_is_in_the_way_until_its_stop(kind: Any) -> None:
     profiler = kind()
-    made = others.in_the_way()
+    made = profilers.in_the_way()
     profiler.start()
-    on = others.in_the_way()
+    on = profilers.in_the_way()
     profiler.stop()
 
-    assert (made, on[:27], others.in_the_way()) == ("", "torch's profile, started at", "")
+    assert (made, on[:27], profilers.in_the_way()) == ("", "torch's profile, started at", "")
 
 
 def test_one_with_a_schedule_is_in_the_way_only_in_its_window(kind: Any) -> None:
@@ -143,7 +143,7 @@ def test_one_with_a_schedule_is_in_the_way_only_in_its_window(kind: Any) -> None
     told = []
     for _ in range(6):
         told.append(
-            (bool(others.in_the_way()), [begins_in for _, begins_in in others.list_coming(threading.get_ident())])
+            (bool(profilers.in_the_way()), [begins_in for _, begins_in in profilers.list_coming(threading.get_ident())])
         )
         profiler.step()
 
@@ -155,7 +155,7 @@ def test_a_watcher_sees_what_the_thread_that_trains_sees(kind: Any) -> None:
     kept = kind(), kind(Schedule(2, 1, 1))
     trains, seen = threading.get_ident(), []
     kept[1].start()
-    elsewhere(lambda: seen.extend([others.list_coming(trains), others.list_coming(None)]))
+    elsewhere(lambda: seen.extend([profilers.list_coming(trains), profilers.list_coming(None)]))
 
     assert [[begins_in for _, begins_in in told] for told in seen] == [[2], [2]]
 
@@ -163,7 +163,7 @@ def test_a_watcher_sees_what_the_thread_that_trains_sees(kind: Any) -> None:
 def test_a_refusal_says_who_since_when_and_what_to_do(kind: Any) -> None:
     profiler = kind()
     profiler.start()
-    (other,) = others.find_others({})
+    (other,) = profilers.find_others({})
 
     assert other.sentence.startswith("torch's profile is on, started at ")
     assert "UTC on thread MainThread; ask again after it, or take it out" in other.sentence
@@ -172,21 +172,21 @@ def test_a_refusal_says_who_since_when_and_what_to_do(kind: Any) -> None:
 def test_one_that_was_started_before_is_seen_at_its_next_step(kind: Any) -> None:
     profiler = Profile.__new__(kind)
     Profile.__init__(profiler)
-    before = others.in_the_way()
+    before = profilers.in_the_way()
     profiler.step()
 
     assert before == ""
-    assert others.in_the_way().startswith("torch's profile, started at ")
+    assert profilers.in_the_way().startswith("torch's profile, started at ")
 
 
 def test_one_that_exists_on_another_thread_is_waited_for_from_then_on(kind: Any) -> None:
     made: list[Any] = []
     elsewhere(lambda: made.append(kind()))
-    waits = others.in_the_way()
+    waits = profilers.in_the_way()
     made.clear()
 
     assert waits.startswith("torch's profile, made at ")
-    assert others.in_the_way() == ""
+    assert profilers.in_the_way() == ""
 
 
 def test_ours_is_none_of_theirs(kind: Any) -> None:

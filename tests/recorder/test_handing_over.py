@@ -18,7 +18,7 @@ from mstxkit import capturing, faults
 from mstxkit.cluster.gathering import Gathering
 from mstxkit.engine.choose import engine
 from mstxkit.host import folders, identity
-from mstxkit.recorder import forking, here
+from mstxkit.recorder import current, forking
 from mstxkit.store import batches, handed_over, run_file, summaries
 from mstxkit.store.documents import Unusable
 from mstxkit.store.handed_over import HandedOver
@@ -33,7 +33,7 @@ def rings(run: Path) -> list[Path]:
 
 
 def own_ring() -> Path:
-    live: Path = here.recorder.live.path  # type: ignore[union-attr]
+    live: Path = current.recorder.live.path  # type: ignore[union-attr]
     return live.with_suffix(".sums")
 
 
@@ -129,7 +129,7 @@ def test_a_process_without_stages_has_no_ring(run: Path) -> None:
             mstxkit.step(number)
             with mstxkit.mstx_range("plain"):
                 pass
-        here.recorder.sealer.handing_over.hand_over()  # type: ignore[union-attr]
+        current.recorder.sealer.handing_over.hand_over()  # type: ignore[union-attr]
 
         assert not own_ring().exists()
 
@@ -230,7 +230,7 @@ def test_what_is_discarded_leaves_no_ring(run: Path) -> None:
         train(0, 3)
         wait_for(own_ring(), 4)
         path = own_ring()
-        here.recorder.sealer.handing_over.forget()  # type: ignore[union-attr]
+        current.recorder.sealer.handing_over.forget()  # type: ignore[union-attr]
 
         assert not path.exists()
 
@@ -239,8 +239,8 @@ def test_a_full_memory_is_a_counted_fault_and_what_waits_is_handed_over_later(
     run: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with mstxkit.capture(run):
-        here.recorder.park()  # type: ignore[union-attr]
-        handing = here.recorder.sealer.handing_over  # type: ignore[union-attr]
+        current.recorder.park()  # type: ignore[union-attr]
+        handing = current.recorder.sealer.handing_over  # type: ignore[union-attr]
         before = faults.counts.get("handing_over", 0)
         train(0, 3)
         with monkeypatch.context() as full:
@@ -263,8 +263,8 @@ def _no_space(*_: object) -> None:
 
 def test_what_waits_is_bounded(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with mstxkit.capture(run):
-        here.recorder.park()  # type: ignore[union-attr]
-        handing = here.recorder.sealer.handing_over  # type: ignore[union-attr]
+        current.recorder.park()  # type: ignore[union-attr]
+        handing = current.recorder.sealer.handing_over  # type: ignore[union-attr]
         with monkeypatch.context() as full:
             full.setattr(faults, "reraise", False)
             full.setattr(os, "posix_fallocate", _no_space)
@@ -284,9 +284,9 @@ def test_ten_thousand_steps_are_read_or_counted_and_nothing_grows(run: Path) -> 
         reader, rows, missed, size = HandedOver(own_ring()), 0, 0, own_ring().stat().st_size
         for number in range(10):
             train(1 + number * 1000, 1 + (number + 1) * 1000)
-            here.recorder.park()  # type: ignore[union-attr]
-            here.recorder.sealer.handing_over.hand_over(everything=True)  # type: ignore[union-attr]
-            here.recorder.resume()  # type: ignore[union-attr]
+            current.recorder.park()  # type: ignore[union-attr]
+            current.recorder.sealer.handing_over.hand_over(everything=True)  # type: ignore[union-attr]
+            current.recorder.resume()  # type: ignore[union-attr]
             if number % 3 == 0:
                 new = reader.read_new()
                 rows, missed = rows + len(new.rows) // 40, missed + new.missed

@@ -19,7 +19,7 @@ from mstxkit import faults
 from mstxkit.engine.choose import engine
 from mstxkit.errors import CaptureError
 from mstxkit.host import identity
-from mstxkit.recorder import here, sealer
+from mstxkit.recorder import current, sealer
 from mstxkit.store import livefile, segment
 
 
@@ -42,7 +42,7 @@ def sealer_threads() -> list[threading.Thread]:
 
 
 def recorder() -> Any:
-    return here.recorder
+    return current.recorder
 
 
 def test_a_full_bank_is_sealed_at_once_and_free_again(run: Path) -> None:
@@ -232,7 +232,7 @@ def test_while_the_others_cannot_be_started_what_is_full_is_sealed_and_they_are_
 def test_its_own_cost_is_counted(run: Path) -> None:
     with mstxkit.capture(run, bank_bytes=16384, banks=8):
         record(2500)
-        view = here.live_view()
+        view = current.live_view()
         assert view is not None
         assert lives.wait_until(lambda: livefile.read_counters(view)["own_cost_ns"] > 0)
 
@@ -288,7 +288,7 @@ def test_without_a_budget_nothing_is_coalesced(run: Path) -> None:
 def test_what_ranges_cost_is_part_of_the_own_cost(run: Path) -> None:
     with mstxkit.capture(run, budget_ratio=0):
         recorder().park()
-        view = here.live_view()
+        view = current.live_view()
         assert view is not None
         before = livefile.read_counters(view)["own_cost_ns"]
         govern_after(1000)

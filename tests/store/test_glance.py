@@ -15,7 +15,7 @@ from builders import lives, packing
 import mstxkit
 from mstxkit.engine.choose import engine
 from mstxkit.errors import FormatError
-from mstxkit.recorder import here
+from mstxkit.recorder import current
 from mstxkit.store import livefile, records
 from mstxkit.store.glance import Glimpse, LiveGlance, newest_kinds, newest_records
 
@@ -24,8 +24,8 @@ from mstxkit.store.glance import Glimpse, LiveGlance, newest_kinds, newest_recor
 def glance(tmp_path: Path) -> Iterator[Callable[[], Glimpse | None]]:
     """Looks at the live file of this process."""
     with lives.own_run(tmp_path) as run, mstxkit.capture(run, poll_every_s=0):
-        assert here.recorder is not None
-        yield LiveGlance(here.recorder.live.path).look
+        assert current.recorder is not None
+        yield LiveGlance(current.recorder.live.path).look
 
 
 def seen(look: Callable[[], Glimpse | None]) -> Glimpse:
@@ -65,7 +65,7 @@ def test_the_step_is_kept_when_its_bank_was_sealed(glance: Any) -> None:
     with mstxkit.at_step(4), mstxkit.mstx_range("work"):
         pass
     assert seen(glance).step == 4
-    recorder = here.recorder
+    recorder = current.recorder
     assert recorder is not None
     engine.rotate()
     recorder.sealer.seal_full_banks()
@@ -91,9 +91,9 @@ def test_of_a_file_that_is_none_it_says_so(tmp_path: Path) -> None:
 
 
 def test_a_file_that_is_still_being_made_or_closed_says_nothing(glance: Any, tmp_path: Path) -> None:
-    assert here.recorder is not None
+    assert current.recorder is not None
     copy = tmp_path / "copy.live"
-    content = bytearray(bytes(here.recorder.live.view))
+    content = bytearray(bytes(current.recorder.live.view))
     for state in (livefile.BEING_MADE, livefile.CLOSED):
         livefile.set_state(memoryview(content), state)
         copy.write_bytes(content)
@@ -103,9 +103,9 @@ def test_a_file_that_is_still_being_made_or_closed_says_nothing(glance: Any, tmp
 
 def test_damage_is_no_more_than_an_error(glance: Any, tmp_path: Path) -> None:
     """Whatever stands in a header, nothing is read beyond the file, and nothing but FormatError is raised."""
-    assert here.recorder is not None
+    assert current.recorder is not None
     with mstxkit.stage("actor_update"):
-        content = bytes(here.recorder.live.view)
+        content = bytes(current.recorder.live.view)
     for at in range(8, 200, 4):
         damaged = bytearray(content)
         damaged[at : at + 4] = b"\xff\xff\xff\xff"

@@ -16,7 +16,7 @@ from builders.local_seals import SealedPlace
 from builders.mounts import mount
 
 import mstxkit
-from mstxkit.host import apart, life
+from mstxkit.host import detached, life
 from mstxkit.store import documents, fetching, layout, local_place, sealed_care, sealed_place
 from mstxkit.store.fetching import Pace
 
@@ -97,7 +97,7 @@ def test_after_a_real_kill_in_the_middle_of_a_copy_it_goes_on(place: SealedPlace
     process = place.process(1)
     path = place.write(process, 1, size=16 << 20)
     before = path.read_bytes()
-    words = apart.words_of(place.care(mb_s=10))
+    words = detached.words_of(place.care(mb_s=10))
     program = "import sys; from mstxkit.store.sealed_care import *; take_care(apart.of_words(SealedCare, sys.argv[1:]))"
     environ = {**os.environ, "PYTHONPATH": str(Path(mstxkit.__file__).parents[1])}
     with subprocess.Popen([sys.executable, "-c", program, *words], env=environ) as mover:

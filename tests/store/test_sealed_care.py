@@ -18,7 +18,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 import mstxkit
 from mstxkit.errors import FormatError
-from mstxkit.host import apart
+from mstxkit.host import detached
 from mstxkit.store import care_record, documents, layout, sealed_care, sealed_place
 from mstxkit.store.care_record import Cost
 
@@ -176,7 +176,7 @@ def test_two_at_once_do_not_meet(place: SealedPlace) -> None:
 
 def test_words_of_a_command_line_say_the_same(place: SealedPlace) -> None:
     for care in (place.care(), place.care(place=None, keep_days=1.5, host_bytes=7)):
-        assert apart.of_words(care_record.SealedCare, apart.words_of(care)) == care
+        assert detached.of_words(care_record.SealedCare, detached.words_of(care)) == care
 
 
 def test_records_are_counted_by_heads_and_by_index(run: Path, tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from builders.waiting import until
 trace_service_pb2 = pytest.importorskip("opentelemetry.proto.collector.trace.v1.trace_service_pb2")
 
 from mstxkit.judging import request_news  # noqa: E402
-from mstxkit.judging.desk import Desk  # noqa: E402
+from mstxkit.judging.run_judge import RunJudge  # noqa: E402
 from mstxkit.reading import otlp_spans  # noqa: E402
 from mstxkit.store.job_file import JobState  # noqa: E402
 from mstxkit.store.metrics_setting import check_metrics  # noqa: E402
@@ -145,12 +145,14 @@ def test_who_judges_sends_what_becomes_of_requests_as_it_happens(
 ) -> None:
     monkeypatch.setattr(request_news, "_LOOKS_EVERY_S", 0.0)
     run = run_of(tmp_path / "run")
-    desk = Desk(run, RUN_ID, "controller", outlets=Outlets(run, RUN_ID, check_metrics(f"otlp:{collector.url}")))
+    run_judge = RunJudge(
+        run, RUN_ID, "controller", outlets=Outlets(run, RUN_ID, check_metrics(f"otlp:{collector.url}"))
+    )
     request = left(run)
-    desk.look()
+    run_judge.look()
     say(run, 1, Report(request.id, 1, DONE))
-    desk.look()
-    desk.close()
+    run_judge.look()
+    run_judge.close()
 
     assert [span.name for span in collector.spans] == ["escalation queued", "escalation done"]
 

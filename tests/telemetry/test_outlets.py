@@ -16,7 +16,7 @@ from builders.mounts import Mount, mount  # noqa: F401
 from builders.shown_job import ShownJob, role, verdict
 
 from mstxkit.errors import MstxkitError
-from mstxkit.judging.desk import Desk
+from mstxkit.judging.run_judge import RunJudge
 from mstxkit.store import verdicts
 from mstxkit.store.job_file import JobState
 from mstxkit.store.metrics_setting import check_metrics
@@ -116,11 +116,11 @@ def test_a_hang_holds_in_the_metrics_as_long_as_its_host_says_so(tmp_path: Path)
     for withdrawn in ("", "it went on"):
         job.blame(hang._replace(withdrawn=withdrawn), who="hang-node-0")
         out = Outlets(job.run, job.run_id, check_metrics("textfile"))
-        desk = Desk(job.run, job.run_id, "controller", outlets=out)
-        desk.look()
+        run_judge = RunJudge(job.run, job.run_id, "controller", outlets=out)
+        run_judge.look()
         lines = (job.run / "metrics" / "mstxkit.prom").read_text().splitlines()
         counts.append([line.rpartition(" ")[2] for line in lines if line.startswith('mstxkit_verdicts{kind="hang"')])
-        desk.close()
+        run_judge.close()
 
     assert counts == [["1.0"], ["0.0"]]
 

@@ -6,7 +6,7 @@ On the recorder's background thread and at the end of capture, never on the thre
 from __future__ import annotations
 
 from ... import faults
-from ...host import apart
+from ...host import detached
 from ...store.aftercare import Care
 
 _MODULE = "mstxkit.store.aftercare"
@@ -26,6 +26,6 @@ class Caretaker:
         try:
             if ended != self._seen and self._care.is_needed:
                 self._seen = ended
-                apart.start_module(_MODULE, apart.words_of(self._care))
+                detached.start_module(_MODULE, detached.words_of(self._care))
         except Exception as exc:
             faults.note_fault("caretaker", exc)

@@ -22,7 +22,7 @@ from ...engine.choose import engine
 from ...errors import ConfigError, MstxkitError
 from ...host import identity, names
 from ...pieces import edges
-from ...profiling import backends, others, presets, theirs
+from ...profiling import backends, presets, profilers, theirs
 from ...profiling.declare import Preset
 from ...profiling.schedule import Schedule
 from ...profiling.session import OneSession, Order, import_ahead, made_preset
@@ -274,7 +274,7 @@ class Duty:
         return None
 
     def _start_session(self, start: moves.StartSession) -> moves.Event | None:
-        waits_for = "" if self._session.is_open else others.in_the_way()  # light capture has nobody beside it
+        waits_for = "" if self._session.is_open else profilers.in_the_way()  # light capture has nobody beside it
         if waits_for:
             return moves.SessionPutOff(f"{waits_for} came first", waits_for)
         obstacle = self._beginnings.obstacle(start.id, start.stage)
@@ -340,7 +340,7 @@ class Duty:
         seen = {stages.canonical_key(key) for key in engine.stages_seen()}
         events = list(self._inbox.events(self._mailbox.take(), seen))
         if events or self._machine.has_work:
-            coming = () if self._session.is_open else others.list_coming(self._trains)
+            coming = () if self._session.is_open else profilers.list_coming(self._trains)
             if import_ahead(begins=False) and not self._machine.placing.has_windows:  # a planned one never moves
                 coming += (("what the profiler imports", 0),)
             if coming != self._coming:

@@ -6,7 +6,7 @@ import threading
 from typing import Callable
 
 from ... import faults
-from ...profiling import backends, others
+from ...profiling import backends, profilers
 from ...profiling.schedule import Schedule
 from ...profiling.session import OneSession, Order
 
@@ -76,7 +76,7 @@ class LightOnDuty:
         schedule, window = self._schedule, self._window(step)
         if schedule is None or window is None or self._steps or window == self._gave_up_at:
             return
-        theirs = "" if self._session.is_open else others.in_the_way()
+        theirs = "" if self._session.is_open else profilers.in_the_way()
         if theirs or self._gave_way:
             waits = self._gave_way or f"it waits for {theirs}"
             faults.warn_once("light capture", f"no light capture in step {step}: {waits}")

@@ -136,7 +136,7 @@ class TorchNpu(AscendBackend):
 
     name = NAME
     recorder = _NpuProfiler
-    # torch_npu ignores a second start, and lets the second stop end the first. Elsewhere: `profiling.others`.
+    # torch_npu ignores a second start, and lets the second stop end the first. Elsewhere: `profiling.profilers`.
     other = "another profiler, of torch or torch_npu, records on this thread already"
 
     def device(self) -> int | None:

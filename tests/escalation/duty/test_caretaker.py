@@ -13,7 +13,7 @@ from mstxkit.errors import CaptureError
 from mstxkit.escalation.duty import caretaker
 from mstxkit.escalation.duty.caretaker import Caretaker
 from mstxkit.escalation.duty.settings import DutySettings, check_settings
-from mstxkit.host import apart
+from mstxkit.host import detached
 from mstxkit.store.aftercare import Care
 
 WITHIN_S = 60
@@ -57,7 +57,7 @@ def test_it_is_started_where_there_is_something_to_do(
     place: Place, monkeypatch: pytest.MonkeyPatch, care: dict[str, Any], ended: int, is_started: bool
 ) -> None:
     started: list[Any] = []
-    monkeypatch.setattr(apart.os, "posix_spawn", lambda *words, **_: started.append(words) or 1 << 22)
+    monkeypatch.setattr(detached.os, "posix_spawn", lambda *words, **_: started.append(words) or 1 << 22)
     taken = Caretaker(Care(place.run, place.run_id, place.disk)._replace(**care))
 
     for _ in range(3):
@@ -70,7 +70,7 @@ def test_nothing_of_the_training_is_in_its_environment(place: Place, monkeypatch
     seen: list[dict[str, str]] = []
     monkeypatch.setenv("MSTXKIT_RUN", str(place.run))
     monkeypatch.setenv("RANK", "3")
-    monkeypatch.setattr(apart.os, "posix_spawn", lambda path, words, environ, **_: seen.append(environ) or 1 << 22)
+    monkeypatch.setattr(detached.os, "posix_spawn", lambda path, words, environ, **_: seen.append(environ) or 1 << 22)
 
     Caretaker(Care(place.run, place.run_id, place.disk)).consider(1)
 
@@ -83,7 +83,7 @@ def test_where_it_cannot_be_started_that_is_a_fault_and_no_error(place: Place, m
         raise OSError("no memory")
 
     noted: list[str] = []
-    monkeypatch.setattr(apart.os, "posix_spawn", refuse)
+    monkeypatch.setattr(detached.os, "posix_spawn", refuse)
     monkeypatch.setattr(caretaker.faults, "note_fault", lambda site, exc: noted.append(f"{site}: {exc}"))
     Caretaker(Care(place.run, place.run_id, place.disk)).consider(1)
 
@@ -93,8 +93,8 @@ def test_where_it_cannot_be_started_that_is_a_fault_and_no_error(place: Place, m
 def test_its_words_say_all_of_it(place: Place) -> None:
     care = Care(place.run, place.run_id, place.disk, 12.5, 3, 4)
 
-    assert apart.of_words(Care, apart.words_of(care)) == care
-    assert apart.of_words(Care, apart.words_of(care._replace(disk=None))).disk is None
+    assert detached.of_words(Care, detached.words_of(care)) == care
+    assert detached.of_words(Care, detached.words_of(care._replace(disk=None))).disk is None
 
 
 @pytest.mark.parametrize(

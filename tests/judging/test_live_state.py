@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from builders.shown_job import ShownJob, role, verdict
 
-from mstxkit.judging import sight as module
-from mstxkit.judging.desk import SILENCES_EVERY_S, SILENT_AFTER_S, Silences
-from mstxkit.judging.sight import Judges, Sight
+from mstxkit.judging import live_state as module
+from mstxkit.judging.live_state import Judges, LiveReader
+from mstxkit.judging.run_judge import SILENCES_EVERY_S, SILENT_AFTER_S, Silences
 from mstxkit.store import batches, job_file, layout, verdicts, whereabouts
 from mstxkit.store.batches import HandingProcess
 from mstxkit.store.summaries import StageSummary
@@ -54,47 +54,47 @@ def _rows(step: int, rank: int, slow: int, begin: int) -> bytes:
 def test_what_nobody_has_judged_is_judged_here_and_nothing_is_written(job: ShownJob) -> None:
     hand_over(job)
     before = sorted(job.run.rglob("*"))
-    sighting = Sight(job.run, job.run_id).look()
-    (of_role,) = sighting.state.roles if sighting.state is not None else ()
+    live_state = LiveReader(job.run, job.run_id).look()
+    (of_role,) = live_state.state.roles if live_state.state is not None else ()
 
-    assert sighting.by == Judges.HERE
+    assert live_state.by == Judges.HERE
     assert (of_role.step, of_role.members) == (39, 3)
-    assert [(said.rank, said.stage) for said in sighting.verdicts] == [(1, "actor_generate")]
-    assert sighting.state is not None and sighting.state.dropped_batches == 2
+    assert [(said.rank, said.stage) for said in live_state.verdicts] == [(1, "actor_generate")]
+    assert live_state.state is not None and live_state.state.dropped_batches == 2
     assert sorted(job.run.rglob("*")) == before
 
 
 def test_a_hang_holds_no_more_once_its_host_says_so_where_the_job_is_judged_here(job: ShownJob) -> None:
     hand_over(job, 12)
-    sight, hang = Sight(job.run, job.run_id), verdict(kind=verdicts.HANG, withdrawn="")
+    live_reader, hang = LiveReader(job.run, job.run_id), verdict(kind=verdicts.HANG, withdrawn="")
     job.blame(hang, who="hang-h0")
-    before = sight.look()
+    before = live_reader.look()
     job.blame(hang._replace(withdrawn="it went on"), who="hang-h0")
 
     assert (before.by, before.verdicts) == (Judges.HERE, (hang,))
-    assert sight.look().verdicts == ()
+    assert live_reader.look().verdicts == ()
 
 
 def test_once_somebody_else_judges_his_word_is_shown(job: ShownJob) -> None:
     hand_over(job)
-    sight = Sight(job.run, job.run_id)
-    sight.look()
+    live_reader = LiveReader(job.run, job.run_id)
+    live_reader.look()
     job.say(role(step=77))
     job.blame(verdict(rank=7))
-    sighting = sight.look()
+    live_state = live_reader.look()
 
-    assert sighting.by == Judges.ANOTHER
-    assert sighting.state is not None and sighting.state.roles[0].step == 77
-    assert [said.rank for said in sighting.verdicts] == [7]
+    assert live_state.by == Judges.ANOTHER
+    assert live_state.state is not None and live_state.state.roles[0].step == 77
+    assert [said.rank for said in live_state.verdicts] == [7]
 
 
 def test_a_job_that_nobody_judged_is_over_once_all_its_hosts_have_said_goodbye(job: ShownJob) -> None:
     hand_over(job)
-    before = Sight(job.run, job.run_id).look()
+    before = LiveReader(job.run, job.run_id).look()
     with open(job.run / layout.SUMMARIES / "h0-0.mxb", "ab") as stream:
         head = {"run": job.run_id, "host": "h0", "boot": "b", "sender": "s", "number": 40, "goodbye": True}
         stream.write(batches.encode_batch({**head, "clock": [5 * 10**12, time.time_ns() - 90 * 10**9, 500]}, []))
-    after = Sight(job.run, job.run_id).look()
+    after = LiveReader(job.run, job.run_id).look()
 
     assert (before.by, after.by) == (Judges.HERE, Judges.OVER)
     assert after.age_s == pytest.approx(90, abs=20)
@@ -105,7 +105,7 @@ def test_what_came_after_the_last_word_is_not_over(job: ShownJob) -> None:
     job.say(role(), is_final=True, written_ns=time.time_ns() - 10**12)
     hand_over(job)
 
-    assert Sight(job.run, job.run_id).look().by == Judges.HERE
+    assert LiveReader(job.run, job.run_id).look().by == Judges.HERE
 
 
 @pytest.mark.parametrize(
@@ -117,7 +117,7 @@ def test_a_job_that_was_judged_so_far_is_over_only_where_nobody_of_it_lives(
     job.say(role(), is_final=True, hosts=2, ended=ended)
     job.stand(0, range(2), ago_s=ago_s)
 
-    assert Sight(job.run, job.run_id).look().by == by
+    assert LiveReader(job.run, job.run_id).look().by == by
 
 
 def test_a_job_is_over_since_its_own_last_word_and_not_since_somebody_judged_it_later(job: ShownJob) -> None:
@@ -126,10 +126,10 @@ def test_a_job_is_over_since_its_own_last_word_and_not_since_somebody_judged_it_
     for file in (job.run / layout.SUMMARIES).iterdir():
         os.utime(file, (time.time() - 86_400,) * 2)
     job.say(role(), is_final=True)
-    sighting = Sight(job.run, job.run_id).look()
+    live_state = LiveReader(job.run, job.run_id).look()
 
-    assert sighting.by == Judges.OVER
-    assert sighting.age_s == pytest.approx(86_400, abs=60)
+    assert live_state.by == Judges.OVER
+    assert live_state.age_s == pytest.approx(86_400, abs=60)
 
 
 def test_files_that_have_not_changed_are_read_once(job: ShownJob, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -149,25 +149,25 @@ def test_files_that_have_not_changed_are_read_once(job: ShownJob, monkeypatch: p
     job.blame(verdict())
     for host in range(3):
         job.stand(host, range(2))
-    sight = Sight(job.run, job.run_id)
+    live_reader = LiveReader(job.run, job.run_id)
     for _ in range(5):
-        sighting = sight.look()
+        live_state = live_reader.look()
     job.stand(1, range(4))
-    after = sight.look()
+    after = live_reader.look()
 
-    assert (len(sighting.where), len(after.where)) == (6, 8)
+    assert (len(live_state.where), len(after.where)) == (6, 8)
     assert counts == {"job": 1, "verdicts": 1, "places": 4}
 
 
 def test_who_is_not_heard_again_grows_old(job: ShownJob, monkeypatch: pytest.MonkeyPatch) -> None:
     job.say(role())
     job.stand(0, range(1))
-    sight = Sight(job.run, job.run_id)
-    first = sight.look()
+    live_reader = LiveReader(job.run, job.run_id)
+    first = live_reader.look()
     later_s = time.monotonic() + 50
     monkeypatch.setattr(module.time, "monotonic", lambda: later_s)
 
-    assert sight.look().where[0].age.seconds == pytest.approx(first.where[0].age.seconds + 50, abs=5)
+    assert live_reader.look().where[0].age.seconds == pytest.approx(first.where[0].age.seconds + 50, abs=5)
 
 
 class Host:
@@ -182,7 +182,7 @@ def test_ranks_are_not_shown_on_hosts_that_a_restarted_job_has_left(job: ShownJo
     job.say(role())
     job.stand(0, range(3), ago_s=12 * 86400.0)
     job.stand(1, range(2))
-    where = Sight(job.run, job.run_id).look().where
+    where = LiveReader(job.run, job.run_id).look().where
 
     assert [(place.rank, place.host) for place in where] == [(2, "node-0"), (0, "node-1"), (1, "node-1")]
 

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any, Iterable, Mapping, Sequence
 
 from .. import stages
 from ..errors import ConfigError
-from ..host import apart, environment, identity
+from ..host import detached, environment, identity
 from ..marking import ranges
 from ..profiling import presets
-from ..recorder import here as recording
+from ..recorder import current as recording
 from ..store.request import SUSPECT_AND_PEER, Known, Request, check_request
 from . import asking
 from .duty.post import own_rank
@@ -149,9 +149,9 @@ def _ask_suspects(run: Path, keys: Sequence[str]) -> tuple[tuple[int, ...], str,
     """Whom the tables suspect, a peer, why, their role: asked of another process: one that trains loads no tables."""
     # It finds this package, and records nothing.
     variables = {name: text for name, text in os.environ.items() if not name.startswith("MSTXKIT_")}
-    variables["PYTHONPATH"] = os.pathsep.join(filter(None, (apart.ROOT, variables.get("PYTHONPATH"))))
+    variables["PYTHONPATH"] = os.pathsep.join(filter(None, (detached.ROOT, variables.get("PYTHONPATH"))))
     try:
-        command = [apart.find_python(), "-m", "mstxkit.reading.suspects", str(run), *map(str, keys)]
+        command = [detached.find_python(), "-m", "mstxkit.reading.suspects", str(run), *map(str, keys)]
         process = subprocess.run(command, env=variables, capture_output=True, text=True, timeout=_SUSPECTS_WITHIN_S)
     except (OSError, subprocess.TimeoutExpired) as exc:
         raise ConfigError(f"{_SOURCE}: ranks={SUSPECT_AND_PEER}: the run's tables cannot be read: {exc}") from None

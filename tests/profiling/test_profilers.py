@@ -14,7 +14,7 @@ import pytest
 from builders import lives
 
 from mstxkit import faults
-from mstxkit.profiling import guard, others
+from mstxkit.profiling import guard, profilers
 from mstxkit.testing import run_under_cann
 
 FRAMEWORKS = ("torch", "torch_npu", "mindspore", "mindspeed_rl", "verl")
@@ -22,7 +22,7 @@ FRAMEWORKS = ("torch", "torch_npu", "mindspore", "mindspeed_rl", "verl")
 
 def told(environment: dict[str, str] | None = None) -> list[str]:
     return [
-        f"{other.who}: {other.sentence}" for other in others.find_others({} if environment is None else environment)
+        f"{other.who}: {other.sentence}" for other in profilers.find_others({} if environment is None else environment)
     ]
 
 
@@ -40,7 +40,7 @@ def loaded(monkeypatch: pytest.MonkeyPatch, name: str, **contents: Any) -> None:
 
 
 def test_where_nobody_profiles_nobody_is_found() -> None:
-    assert others.find_others({}) == ()
+    assert profilers.find_others({}) == ()
 
 
 @pytest.mark.parametrize(
@@ -56,7 +56,7 @@ def test_where_nobody_profiles_nobody_is_found() -> None:
 def test_an_owner_in_the_environment_is_named_with_what_to_do(
     environment: dict[str, str], who: str, words: tuple[str, ...]
 ) -> None:
-    (other,) = others.find_others(environment)
+    (other,) = profilers.find_others(environment)
 
     assert other.who == who
     assert [word for word in words if word not in other.sentence] == []
@@ -77,7 +77,7 @@ def test_an_owner_in_the_environment_is_named_with_what_to_do(
     ],
 )
 def test_a_variable_that_starts_nothing_is_no_owner(environment: dict[str, str]) -> None:
-    assert others.find_others(environment) == ()
+    assert profilers.find_others(environment) == ()
 
 
 def test_all_who_may_profile_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -87,7 +87,7 @@ def test_all_who_may_profile_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
 
     assert isinstance(refusal, guard.Refusal)
     assert "PROFILING_MODE" in refusal.sentence and "PROFILER_SAMPLECONFIG" in refusal.sentence
-    assert others.in_the_way() == "", "no wait helps"
+    assert profilers.in_the_way() == "", "no wait helps"
 
 
 @pytest.mark.parametrize(("count", "found"), [(0, []), (1, ["verl"])])
@@ -96,7 +96,7 @@ def test_verls_profiler_counts_its_sessions(monkeypatch: pytest.MonkeyPatch, cou
     profiler = SimpleNamespace(_define_count=count)
     loaded(monkeypatch, "verl.utils.profiler.mstx_profile", NPUProfiler=profiler)
 
-    assert [other.who for other in others.find_others({})] == found
+    assert [other.who for other in profilers.find_others({})] == found
     assert not found or "global_profiler.steps" in told()[0]
 
 
@@ -106,7 +106,7 @@ def test_mindspores_profiler_is_seen(monkeypatch: pytest.MonkeyPatch, initialize
     interface = SimpleNamespace(is_initialized=initialized)
     loaded(monkeypatch, "mindspore.profiler.profiler_interface", ProfilerInterface=interface)
 
-    assert [other.who for other in others.find_others({})] == found
+    assert [other.who for other in profilers.find_others({})] == found
 
 
 def test_a_framework_that_keeps_its_state_elsewhere_is_a_counted_fault(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -116,7 +116,7 @@ def test_a_framework_that_keeps_its_state_elsewhere_is_a_counted_fault(monkeypat
             raise RuntimeError("moved")
 
     loaded(monkeypatch, "verl.utils.profiler.mstx_profile", NPUProfiler=Odd())
-    found = others.find_others({"PROFILING_MODE": "dynamic"})
+    found = profilers.find_others({"PROFILING_MODE": "dynamic"})
 
     assert [other.who for other in found] == ["msprof"]
     assert faults.counts == {"guard.others": 1}
@@ -127,7 +127,7 @@ def test_a_module_that_is_still_being_imported_is_no_owner(monkeypatch: pytest.M
         loaded(monkeypatch, name)
     loaded(monkeypatch, "verl.utils.profiler.mstx_profile")
 
-    assert (others.find_others({}), faults.counts) == ((), {})
+    assert (profilers.find_others({}), faults.counts) == ((), {})
 
 
 def test_nothing_is_imported_to_find_out() -> None:

@@ -11,10 +11,10 @@ from builders import handing_rank
 
 from mstxkit.cluster import agent as agent_module
 from mstxkit.cluster.agent import Agent
-from mstxkit.judging import desk as module
+from mstxkit.judging import run_judge as module
 from mstxkit.judging.controller import Controller
-from mstxkit.judging.desk import Desk
 from mstxkit.judging.evidence import RoleStep
+from mstxkit.judging.run_judge import RunJudge
 from mstxkit.judging.steps import Closing
 from mstxkit.store import batches, layout, run_file, verdicts
 from mstxkit.store.batches import HandingProcess
@@ -53,12 +53,12 @@ class Job:
     def _rows(self, step: int, rank: int) -> bytes:
         return handing_rank.rows_of(step, rank, 1, self._began_ns + step * STEP_NS, STEP_NS)
 
-    def judge(self, looks: bool = True) -> Desk:
+    def judge(self, looks: bool = True) -> RunJudge:
         """One more judge: the ones before were killed, and have closed nothing."""
-        desk = Desk(self.run, self.run_id, "controller")
+        run_judge = RunJudge(self.run, self.run_id, "controller")
         if looks:
-            desk.look()
-        return desk
+            run_judge.look()
+        return run_judge
 
     def _judged(self, step: RoleStep) -> None:
         self.steps.append((step.step, len(step.members)))
@@ -108,15 +108,15 @@ def test_judges_that_are_killed_one_after_the_other_leave_out_no_step_and_count_
 
     assert {step for step, _ in job.steps} == set(range(600))
     assert {members for _, members in job.steps} == {RANKS}
-    assert sum(desk.outcome_steps for desk in lives) == 600
+    assert sum(run_judge.outcome_steps for run_judge in lives) == 600
     assert len(job.steps) < 1000, "of what was judged only a little is gone through again"
     assert [(verdict.rank, verdict.withdrawn) for verdict in verdicts.read_verdicts(job.run)] == [(1, "")]
 
 
 def test_the_first_judge_begins_with_the_first_step_however_late_it_comes(job: Job, short_memory: int) -> None:
     job.hand_over(400)
-    desk = job.judge()
-    desk.judge(time.time(), at_once=True)
+    run_judge = job.judge()
+    run_judge.judge(time.time(), at_once=True)
 
     assert [step for step, _ in job.steps] == list(range(400))
     assert [verdict.rank for verdict in verdicts.read_verdicts(job.run) if verdict.is_blaming] == [1]
@@ -126,9 +126,9 @@ def test_what_could_not_be_read_once_is_read_at_the_next_look(job: Job, monkeypa
     job.hand_over(40)
     with monkeypatch.context() as broken:
         broken.setattr("mstxkit.store.documents.read_part", _fails)
-        desk = job.judge()
+        run_judge = job.judge()
         before = len(job.steps)
-    desk.look()
+    run_judge.look()
 
     assert (before, len(job.steps)) == (0, 39)
 
@@ -138,13 +138,13 @@ def test_each_host_is_waited_for_however_far_the_clock_of_who_judges_is_ahead_of
     job: Job, monkeypatch: pytest.MonkeyPatch, ahead_s: float
 ) -> None:
     monkeypatch.setattr(module, "_LISTED_EVERY_S", 0.0)
-    desk = Desk(job.run, job.run_id, "controller", Closing(60.0, 600.0))
-    desk.look()
+    run_judge = RunJudge(job.run, job.run_id, "controller", Closing(60.0, 600.0))
+    run_judge.look()
     for step in range(10):
         for rank in range(2):
             hand_over(job, rank, step, ahead_s)
-            desk.look()
-    desk.judge(time.time(), at_once=True)
+            run_judge.look()
+    run_judge.judge(time.time(), at_once=True)
 
     assert job.steps == [(step, 2) for step in range(10)]
 
@@ -155,14 +155,14 @@ def test_no_step_is_judged_before_all_hosts_were_asked_in_their_turns(
     """Of ranks of which nothing is known yet, only a look at their host's file can tell."""
     monkeypatch.setattr(module, "_LISTED_EVERY_S", 0.0)
     monkeypatch.setattr(module, "_FILES_AT_ONCE", 1)
-    desk = Desk(job.run, job.run_id, "controller", Closing(0.0, 600.0))
-    desk.look()
+    run_judge = RunJudge(job.run, job.run_id, "controller", Closing(0.0, 600.0))
+    run_judge.look()
     for step in range(6):
         for rank in range(3):
             hand_over(job, rank, step)
         for _ in range(3):
-            desk.look()
-    desk.judge(time.time(), at_once=True)
+            run_judge.look()
+    run_judge.judge(time.time(), at_once=True)
 
     assert job.steps == [(step, 3) for step in range(6)]
 
@@ -174,10 +174,10 @@ def test_what_a_judge_is_sent_is_settled_as_soon_as_ever_however_many_hosts_ther
     monkeypatch.setattr(module, "_FILES_AT_ONCE", 1)
     for rank in range(3):
         hand_over(job, rank, 0)
-    desk = Desk(job.run, job.run_id, "controller", Closing(0.0, 600.0))
-    desk.look()
+    run_judge = RunJudge(job.run, job.run_id, "controller", Closing(0.0, 600.0))
+    run_judge.look()
     before = list(job.steps)
-    desk.look(reads=False)
+    run_judge.look(reads=False)
 
     assert (before, job.steps) == ([], [(0, 3)])
 
@@ -189,32 +189,32 @@ def test_hosts_are_asked_400_times_in_a_second_at_most_however_many_there_are(
     (job.run / layout.SUMMARIES).mkdir()
     for host in range(hosts):
         (job.run / layout.SUMMARIES / f"h{host}-0.mxb").touch()
-    desk, asked = job.judge(), list[object]()
+    run_judge, asked = job.judge(), list[object]()
     monkeypatch.setattr(batches.BatchFile, "read", lambda file: asked.append(file) or iter(()))
     counts = []
     for _ in range(-(-hosts // 800)):
         before = len(asked)
-        desk.look()
+        run_judge.look()
         counts.append(len(asked) - before)
 
     assert len(set(map(id, asked))) == hosts, "each had its turn"
-    assert max(counts) / desk.pause_s <= 400.0
-    desk.look(at_last=True)
+    assert max(counts) / run_judge.pause_s <= 400.0
+    run_judge.look(at_last=True)
     assert len(asked) - sum(counts) == hosts
 
 
 def test_who_judges_looks_again_just_when_a_step_is_settled(job: Job) -> None:
-    desk = job.judge(looks=False)
-    at_rest_s = desk.pause_s
+    run_judge = job.judge(looks=False)
+    at_rest_s = run_judge.pause_s
     job.hand_over(40)
-    desk.look()
-    before, pause_s = len(job.steps), desk.pause_s
+    run_judge.look()
+    before, pause_s = len(job.steps), run_judge.pause_s
     time.sleep(pause_s)
-    desk.look()
+    run_judge.look()
 
     assert 0 < pause_s <= Closing().settle_s < at_rest_s
     assert (before, len(job.steps)) == (39, 40)
-    assert desk.pause_s == at_rest_s, "nobody has begun with another one"
+    assert run_judge.pause_s == at_rest_s, "nobody has begun with another one"
 
 
 @pytest.mark.parametrize(("pace_s", "pause_s"), [(0.0, 0.5), (1.0, 0.5), (4.0, 0.8), (600.0, 1.0)])
@@ -229,14 +229,14 @@ def test_of_long_steps_each_is_looked_for_a_few_times(
 def test_that_somebody_judges_is_told_also_while_nothing_is_new(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_JOB_AT_REST_S", 0.5)
     job.hand_over(40)
-    desk, file = job.judge(), job.run / layout.VERDICTS / layout.JOB
+    run_judge, file = job.judge(), job.run / layout.VERDICTS / layout.JOB
     time.sleep(Closing().settle_s)
-    desk.look()  # the last step
+    run_judge.look()  # the last step
     before = file.stat().st_ino
-    desk.look()
+    run_judge.look()
     at_once = file.stat().st_ino
     time.sleep(0.6)
-    desk.look()
+    run_judge.look()
 
     assert at_once == before != file.stat().st_ino
 

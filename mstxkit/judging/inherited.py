@@ -33,7 +33,7 @@ class _Waiting(NamedTuple):
     unheard_of: int = 0
 
 
-class LeftVerdicts:
+class InheritedVerdicts:
     """Those of an earlier judge of which nothing is known yet. `verdicts`: as they were said last."""
 
     def __init__(self, verdicts: Iterable[Verdict]) -> None:

@@ -44,13 +44,13 @@ _LOOKS_A_STEP, _PAUSE_OF_LONG_S = 5, 1.0
 SILENCES_EVERY_S, SILENT_AFTER_S = 30.0, 60.0
 
 
-class Desk:
+class RunJudge:
     """Where a run is judged. One thread at a time.
 
     Args:
         run, run_id: The run folder, resolved, and its id.
-        who: Whose verdicts these are: `verdicts/<who>.<life>.jsonl`, a file of this desk alone. It leaves off writing
-            once a later desk of that name has begun.
+        who: Whose verdicts these are: `verdicts/<who>.<life>.jsonl`, a file of this judge alone. It leaves off writing
+            once a later judge of that name has begun.
         closing: When steps are closed.
         lock: Of `alone`, held until `close`; -1: none.
         writes: False: leave nothing in the run.
@@ -58,7 +58,7 @@ class Desk:
 
     Attributes:
         outcome_steps: How many steps were judged that no judge before had judged.
-        writes: Does it write into the run, still? Not once a later desk of its name has begun.
+        writes: Does it write into the run, still? Not once a later judge of its name has begun.
     """
 
     def __init__(

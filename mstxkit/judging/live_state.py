@@ -16,7 +16,7 @@ from ..store.incidents import Incident
 from ..store.job_file import JobState
 from ..store.verdicts import Verdict
 from ..store.whereabouts import Whereabouts
-from .desk import Desk
+from .run_judge import RunJudge
 
 T = TypeVar("T")
 # Whoever judges says so once a second; the clocks of two hosts may differ.
@@ -34,7 +34,7 @@ class Judges:
     ANOTHER, HERE, OVER, NOBODY = "another", "here", "over", "nobody"
 
 
-class Sighting(NamedTuple):
+class LiveState(NamedTuple):
     """What was seen.
 
     Args:
@@ -54,7 +54,7 @@ class Sighting(NamedTuple):
     incident: Incident | None = None
 
 
-class Sight:
+class LiveReader:
     """Looks at one run again and again. What has not changed is not read again. `run`: the run folder, resolved.
     `run_id`: its id.
     """
@@ -62,25 +62,25 @@ class Sight:
     def __init__(self, run: Path, run_id: str) -> None:
         self._run, self._run_id = run, run_id
         self._kept: dict[object, tuple[Any, Any]] = {}
-        self._desk: Desk | None = None
+        self._run_judge: RunJudge | None = None
 
-    def look(self) -> Sighting:
+    def look(self) -> LiveState:
         """What is there now. *Cost*: a call a host, and the files that have changed."""
         return self._seen()._replace(incident=self._read_incident())
 
-    def _seen(self) -> Sighting:
+    def _seen(self) -> LiveState:
         where = self._where()
         state = documents.state_of(self._run / layout.VERDICTS / layout.JOB)
         job = self._read_anew("job", state, lambda: job_file.read_state(self._run, self._run_id))
         by = self._by(job, where)
         if by in (Judges.ANOTHER, Judges.OVER):
-            self._desk = None
+            self._run_judge = None
             newest_ns = self._newest_ns() if by == Judges.OVER else 0
             age_s = (time.time_ns() - newest_ns) / _NS if newest_ns else _age_s(job)
             folder = self._run / layout.VERDICTS
             states = [documents.state_of(folder / n) for n in documents.names_in(folder, layout.VERDICTS_SUFFIX)]
             every = self._read_anew("verdicts", states, lambda: verdicts.read_verdicts(self._run))
-            return Sighting(job, _pick_holding(every), where, by, age_s)
+            return LiveState(job, _pick_holding(every), where, by, age_s)
         return self._judged_here(where)
 
     def _by(self, job: JobState | None, where: tuple[Whereabouts, ...]) -> str:
@@ -94,19 +94,19 @@ class Sight:
         states = map(documents.state_of, batches.files_in(self._run))
         return max((state[3] for state in states if state), default=0)
 
-    def _judged_here(self, where: tuple[Whereabouts, ...]) -> Sighting:
-        if self._desk is None:
-            self._desk = Desk(self._run, self._run_id, "top", writes=False)
-        desk = self._desk
-        desk.look()
-        hosts = desk.controller.directory
+    def _judged_here(self, where: tuple[Whereabouts, ...]) -> LiveState:
+        if self._run_judge is None:
+            self._run_judge = RunJudge(self._run, self._run_id, "top", writes=False)
+        run_judge = self._run_judge
+        run_judge.look()
+        hosts = run_judge.controller.directory
         silent_s = time.time() - hosts.heard_s
         if silent_s > _SILENT_S or hosts.have_all_ended:
-            desk.judge(time.time(), at_once=True)
-        state = desk.state()
+            run_judge.judge(time.time(), at_once=True)
+        state = run_judge.state()
         is_over = hosts.have_all_ended and not _is_alive(state, where)
         by = (Judges.OVER if is_over else Judges.HERE) if state.hosts else Judges.NOBODY
-        return Sighting(state if state.hosts else None, _pick_holding(desk.verdicts()), where, by, silent_s)
+        return LiveState(state if state.hosts else None, _pick_holding(run_judge.verdicts()), where, by, silent_s)
 
     def _read_anew(self, what: object, states: object, read: Callable[[], T]) -> T:
         """As it was read before, unless its files have changed since."""
