@@ -98,13 +98,13 @@ def test_the_heartbeat_survives_a_fork_in_parent_and_child(run: Path) -> None:
     out = lives.run(
         """
         import os, sys, time, mstxkit, mstxkit.capturing
-        from mstxkit.recorder import here
+        from mstxkit.recorder import current
         from mstxkit.store import livefile
         mstxkit.capture(sys.argv[1], heartbeat_s=0.01)
         pid = os.fork()
         forked = time.monotonic_ns()
         mstxkit.mark("goes on")
-        view = here.live_view()
+        view = current.live_view()
         deadline = time.monotonic() + 20
         while livefile.heartbeat_ns(view) < forked and time.monotonic() < deadline:
             time.sleep(0.005)
