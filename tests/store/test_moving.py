@@ -98,7 +98,8 @@ def test_after_a_real_kill_in_the_middle_of_a_copy_it_goes_on(place: SealedPlace
     path = place.write(process, 1, size=16 << 20)
     before = path.read_bytes()
     words = detached.words_of(place.care(mb_s=10))
-    program = "import sys; from mstxkit.store.sealed_care import *; take_care(apart.of_words(SealedCare, sys.argv[1:]))"
+    program = "import sys; from mstxkit.store import sealed_care as care; "
+    program += "care.take_care(care.detached.of_words(care.SealedCare, sys.argv[1:]))"
     environ = {**os.environ, "PYTHONPATH": str(Path(mstxkit.__file__).parents[1])}
     with subprocess.Popen([sys.executable, "-c", program, *words], env=environ) as mover:
         deadline = time.monotonic() + 60
