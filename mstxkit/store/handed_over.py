@@ -110,16 +110,15 @@ class HandedOver:
             self._state = () if isinstance(exc, FileNotFoundError) else None
             raise Unusable(self.path, f"cannot be opened: {exc.strerror}") from None
         try:
-            if (owner := os.fstat(descriptor).st_uid) != os.geteuid():
-                raise Unusable(self.path, f"belongs to user {owner}, not to {os.geteuid()}")
-            self._state, state = None, documents.settled_state(descriptor)
-            new = self._read_news(descriptor)
-            self._state = state if state and self._torn is None else None
-            return new
+            with documents.close_after(descriptor):
+                if (owner := os.fstat(descriptor).st_uid) != os.geteuid():
+                    raise Unusable(self.path, f"belongs to user {owner}, not to {os.geteuid()}")
+                self._state, state = None, documents.settled_state(descriptor)
+                new = self._read_news(descriptor)
+                self._state = state if state and self._torn is None else None
+                return new
         except OSError as exc:
             raise Unusable(self.path, f"cannot be read: {exc.strerror}") from None
-        finally:
-            os.close(descriptor)
 
     def _read_news(self, descriptor: int) -> NewSummaries:
         head = self._read_head(descriptor)

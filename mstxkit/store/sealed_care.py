@@ -1,7 +1,7 @@
 """What happens to sealed files once they are written, in a process of its own on each host, at the lowest priority: it
 moves them from the host's own disk into the run, keeps the quotas of host and run, and removes what is too old.
 
-`recorder/caretaking.py` starts it every few minutes and at the end; nothing of a training is in it. One of a host is at
+`recorder/keeper.py` starts it every few minutes and at the end; nothing of a training is in it. One of a host is at
 work for a run. Only sealed files of this run are ever removed: no summary, no verdict, nothing that a link leads to.
 
 A file is claimed by a rename, copied under another name, read again, compared, renamed into its place, and only then
@@ -113,9 +113,8 @@ class _Ledger:
             costs = {file.name: Cost(1, file.bytes, records_in(paths[file.name])) for file in some}
             self._keep_record(self.record._replace(removing=costs))
             gone = {name: cost for name, cost in costs.items() if self._unlink_file(name)}
-            self._keep_record(
-                self.record._replace(removed=care_record.add_removals(self.record.removed, gone), removing={})
-            )
+            removed = care_record.add_removals(self.record.removed, gone)
+            self._keep_record(self.record._replace(removed=removed, removing={}))
 
     def _unlink_file(self, name: str) -> bool:
         """Was it there? Another one that removes it counts it."""

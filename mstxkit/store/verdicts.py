@@ -147,10 +147,8 @@ def read_verdicts(run: Path, unusable: list[documents.Unusable] | None = None, b
     newest: dict[str, tuple[str, Verdict]] = {}
     folder = run / layout.VERDICTS
     names = [name for name in documents.names_in(folder, layout.VERDICTS_SUFFIX) if name.startswith(by)]
-    contents = documents.each_usable(
-        names, lambda name: (name, documents.read_small(folder / name, LIMIT_BYTES)), unusable
-    )
-    for life, content in in_order({name: content or b"" for name, content in contents}):
+    reading = documents.each_usable(names, lambda n: (n, documents.read_small(folder / n, LIMIT_BYTES)), unusable)
+    for life, content in in_order({name: content or b"" for name, content in reading}):
         # The last line may be half written.
         lines = (Verdict.read(documents.object_in(line)) for line in content.split(b"\n"))
         for verdict in filter(None, lines):

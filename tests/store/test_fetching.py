@@ -75,7 +75,7 @@ def test_what_still_records_stays_and_what_a_killed_process_left_comes_beside_it
     assert sorted(os.listdir(killed.folder)) == ["node_1_1_ascend_pt", "session.json"]
 
 
-@pytest.mark.parametrize("name", ["copy_file", "_Move._say", "_Move._into_request", "shutil.rmtree", "os.rename"])
+@pytest.mark.parametrize("name", ["copy_file", "_say_so", "_into_request", "shutil.rmtree", "os.rename"])
 @pytest.mark.parametrize("count", range(3))
 def test_where_it_is_cut_off_the_next_one_goes_on(
     place: Place, monkeypatch: pytest.MonkeyPatch, name: str, count: int
