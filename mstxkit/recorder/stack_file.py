@@ -21,6 +21,7 @@ import sys
 import threading
 import time
 import weakref
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Callable, Iterable, NamedTuple
 
@@ -123,11 +124,9 @@ class StackFile:
         as it is a parent's.
         """
         self.put_back()
-        try:
+        with suppress(OSError):  # the folder is gone, or nothing can be removed in it
             if self._file.is_ours and not is_left:
                 self._path.unlink(missing_ok=True)
-        except OSError:
-            pass  # the folder is gone, or nothing can be removed in it
         self._file.close()
 
 
