@@ -5,9 +5,9 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Callable, Iterable
+from typing import Callable, Iterable, Iterator
 
 from ..errors import CaptureError
 from . import proc_files
@@ -66,8 +66,11 @@ def live_folder(run_id: str, preferred: str | None, fallback: Callable[[], Path]
         raise CaptureError(f"no live file can be made in {parent}: {reason}; give live_folder= another place") from exc
 
 
-def allocate_file(path: Path, size_bytes: int, mode: int) -> int:
-    """A descriptor of a new file on tmpfs, whose space is really there. Raises OSError: it cannot be had."""
+@contextmanager
+def allocate_file(path: Path, size_bytes: int, mode: int) -> Iterator[int]:
+    """A descriptor of a new file on tmpfs, whose space is really there, closed at the end. Where what is done with it
+    fails the file is removed. Raises OSError: it cannot be had.
+    """
     space = os.statvfs(path.parent)
     if space.f_bavail * space.f_frsize < size_bytes + _RESERVE_BYTES:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
@@ -75,11 +78,12 @@ def allocate_file(path: Path, size_bytes: int, mode: int) -> int:
     try:
         os.fchmod(descriptor, mode)
         os.posix_fallocate(descriptor, 0, size_bytes)
-        return descriptor
+        yield descriptor
     except BaseException:
         path.unlink(missing_ok=True)
-        os.close(descriptor)
         raise
+    finally:
+        os.close(descriptor)
 
 
 def in_shared_memory() -> Path:

@@ -111,7 +111,8 @@ def _map_in(
             # First of all: from its pointer on, it is the lock that says whether this process lives.
             life.hold_lock(life_of(path))
             process_pointer.write_pointer(draft, path, who)
-            return path, _allocate_and_map(path, layout.total_bytes)
+            with folders.allocate_file(path, layout.total_bytes, documents.FILE_MODE) as descriptor:
+                return path, mmap.mmap(descriptor, layout.total_bytes, mmap.MAP_SHARED)
         except (OSError, CaptureError) as exc:
             life.let_go(life_of(path))
             forget_folder(folder)
@@ -123,15 +124,6 @@ def _map_in(
 def life_of(path: Path) -> Path:
     """The lock by which the process of this live file is known to live."""
     return path.with_suffix(life.SUFFIX)
-
-
-def _allocate_and_map(path: Path, size: int) -> mmap.mmap:
-    with documents.close_after(folders.allocate_file(path, size, documents.FILE_MODE)) as descriptor:
-        try:
-            return mmap.mmap(descriptor, size, mmap.MAP_SHARED)
-        except BaseException:
-            path.unlink(missing_ok=True)
-            raise
 
 
 def shrink_file(live: LiveFile) -> None:

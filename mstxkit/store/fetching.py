@@ -105,11 +105,10 @@ def _into_request(run: Path, folder: Path, document: dict[str, Any]) -> None:
     is_for_tools = document.get("state") == session_file.RECORDED and text_of(document.get("request"))
     if not is_for_tools or not isinstance(output, str) or "/" in output or output in ("", ".", ".."):
         return
-    is_only = document.get("is_only_window") is not False
     if os.path.lexists(folder / output):
-        document["output"] = session_file.into_request(run, folder, document, folder / output, is_only)
+        document["output"] = session_file.into_request(run, folder, document, folder / output)
     else:  # the one before came so far
-        place = session_file.place_in_request(run, folder, document, is_only)
+        place = session_file.place_in_request(run, folder, document)
         document["output"] = os.path.relpath(place / output, folder)
     _say_so(folder, document)
 

@@ -295,12 +295,12 @@ class _RequestFields:
 
     def _table_at(self, key: str, allowed: Collection[str]) -> Mapping[str, Any]:
         table = self.fields.get(key)
-        if table is not None and not isinstance(table, dict):
+        if isinstance(table, dict):
+            self._check_keys(f"{key}.", table, allowed)
+            return table
+        if table is not None:
             self._wrong(key, table, f"must be an object of {', '.join(allowed)}")
-        if not isinstance(table, dict):
-            return {}
-        self._check_keys(f"{key}.", table, allowed)
-        return table
+        return {}
 
     def _count_at(
         self, place: str, table: Mapping[str, Any], key: str, least: int, most: int = COUNT_AT_MOST

@@ -18,7 +18,7 @@ import stat
 import sys
 import time
 from pathlib import Path
-from typing import Callable, Iterable, NamedTuple
+from typing import Iterable, NamedTuple
 
 from ..errors import FormatError, MstxkitError
 from ..host import detached, identity, life
@@ -86,7 +86,7 @@ class _Ledger:
     """What was removed, here and in the run: a copy here counts, as the run's disk may be full."""
 
     def __init__(self, care: SealedCare, name: str = "") -> None:
-        self._care, self._is_of_run = care, bool(name)
+        self._care = care
         token = None if care.place is None else sealed_place.token_of(care.place)
         self._own = None if name else (care.place or care.live) / _OWN_COPY
         # Of a host with no place of its own: containers may share its name, and have another /dev/shm each.
@@ -94,8 +94,8 @@ class _Ledger:
         self._file = care.run / layout.CARE / (name or care_record.name_of(identity.name_host(), token or key))
         own = None if self._own is None else care_record.read_file(self._own, care.run_id)
         before = own or care_record.read_file(self._file, care.run_id) or CareRecord("")
-        place = ("", "") if care.place is None or name else (str(care.place), token or "")
-        self.record = before._replace(host="" if name else identity.name_host(), folder=place[0], token=place[1])
+        folder, host = "" if care.place is None else str(care.place), "" if name else identity.name_host()
+        self.record = before._replace(host=host, folder=folder, token=token or "")
         self._before = before
 
     def finish(self) -> None:
@@ -137,10 +137,10 @@ class _Ledger:
         """Let the run know: what is here still, and what was removed.
         Raises OSError, CaptureError: it cannot be written there; it is kept here, and said the next time.
         """
-        sizes = [] if self._care.place is None or self._is_of_run else _list_sealed(self._care, self._care.folders[:1])
+        sizes = [] if self._care.place is None else _list_sealed(self._care, self._care.folders[:1])
         record = self.record._replace(files=len(sizes), bytes=sum(file.bytes for file in sizes), problem=problem)
         is_news = record != self._before._replace(as_of_ns=record.as_of_ns)
-        if is_news or self._is_of_run or care_record.read_file(self._file, self._care.run_id) is None:
+        if is_news or self._own is None or care_record.read_file(self._file, self._care.run_id) is None:
             self._keep_record(record._replace(as_of_ns=time.time_ns()))
             if self._own is not None:
                 care_record.write_record(self._file, self._care.run_id, self.record)
@@ -148,12 +148,9 @@ class _Ledger:
 
 def _tidied_here(care: SealedCare, ledger: _Ledger, moved: Moved) -> None:
     """The quotas of processes and of this host, and what is too old on its own disk."""
-    writers = Writers(care.run, care.live)
     if care.place is not None:
-        here = _list_sealed(care, [care.place])
-        names = [file.name for file in here]
         # What of a process is in the run is newer than nothing that is here.
-        ledger.remove(too_old(here, care.before_ns(), writers.may_write, layout.newest_of_each(names)))
+        ledger.remove(too_old(_list_sealed(care, [care.place]), care))
         for process in sorted({layout.sealed_process(name) for name in moved.names}):
             ledger.remove(find_beyond(_of_process(care, process), care.quota_bytes))
     if care.host_bytes:
@@ -188,9 +185,7 @@ def _tidied_as_a_whole(care: SealedCare) -> None:
                 ledger = _Ledger(care._replace(place=None), name)
                 ledger.finish()
                 files = _list_sealed(care, care.folders[-1:])
-                newest = layout.newest_of_each([file.name for file in files])
-                writers = Writers(care.run, care.live)
-                old = too_old(files, care.before_ns(), writers.may_write, newest)
+                old = too_old(files, care)
                 ledger.remove(old)
                 ledger.remove(find_beyond([file for file in files if file not in old], care.run_bytes))
                 ledger.say()
@@ -302,12 +297,12 @@ def find_beyond(files: Iterable[SealedFile], limit_bytes: int) -> list[SealedFil
     return chosen
 
 
-def too_old(
-    files: Iterable[SealedFile], before_ns: int, may_write: Callable[[str], bool], newest: set[str]
-) -> list[SealedFile]:
-    """What was last written to before that time, but for the newest file of a process that `may_write` to it."""
+def too_old(files: list[SealedFile], care: SealedCare) -> list[SealedFile]:
+    """What was last written to too long ago, but for the newest file of a process that may still write to it."""
+    before_ns, writers = care.before_ns(), Writers(care.run, care.live)
+    newest = layout.newest_of_each([file.name for file in files])
     old = [file for file in sorted(files, key=_age_of) if file.mtime_ns < before_ns]
-    return [file for file in old if file.name not in newest or not may_write(layout.sealed_process(file.name))]
+    return [file for file in old if file.name not in newest or not writers.may_write(layout.sealed_process(file.name))]
 
 
 def _age_of(file: SealedFile) -> tuple[int, str, int]:

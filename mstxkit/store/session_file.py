@@ -92,7 +92,7 @@ class SessionFile:
     def __init__(self, run: Path, start: SessionStart) -> None:
         self.folder = self.data = _make_folder(run, start)
         self.document = _describe_begin(start)
-        self._run, self._is_only_window = run, start.order.is_only_window
+        self._run = run
         if start.order.local is not None:
             below = self.folder.relative_to(run / layout.PROFILES).parts
             self.data = local_place.make_session_folder(start.order.local, start.order.run_id, below)
@@ -109,8 +109,7 @@ class SessionFile:
             # Put whole data of a request into its folder; the document says where they are from then on.
             is_for_tools = outcome.is_whole and self.document["request"] and self.data == self.folder
             if outcome.folder is not None and is_for_tools:
-                place = into_request(self._run, self.folder, self.document, outcome.folder, self._is_only_window)
-                self.document["output"] = place
+                self.document["output"] = into_request(self._run, self.folder, self.document, outcome.folder)
         except (OSError, MstxkitError) as exc:
             self.document["notes"].append(f"its data stay beside this file: {exc}")
         return self._replace_document()
@@ -154,23 +153,23 @@ def _make_folder(run: Path, start: SessionStart) -> Path:
             continue
 
 
-def into_request(run: Path, folder: Path, document: dict[str, Any], output: Path, is_only_window: bool) -> str:
+def into_request(run: Path, folder: Path, document: dict[str, Any], output: Path) -> str:
     """Move what a profiler wrote into the folder of its request; the way there from the session's folder.
     Raises OSError, CaptureError: it stays where it is.
     """
-    place = place_in_request(run, folder, document, is_only_window)
+    place = place_in_request(run, folder, document)
     if os.path.lexists(place / output.name):
         raise FileExistsError(f"{place / output.name} is there already")
     os.rename(output, place / output.name)
     return os.path.relpath(place / output.name, folder)
 
 
-def place_in_request(run: Path, folder: Path, document: dict[str, Any], is_only_window: bool) -> Path:
+def place_in_request(run: Path, folder: Path, document: dict[str, Any]) -> Path:
     """The folder of its request for a session's data, made or checked. Raises: OSError, CaptureError."""
     nth = sum(name <= folder.name for name in os.listdir(folder.parent))
     request, stage = (text_of(document.get(key)) for key in ("request", "stage"))
-    step = step_number(document.get("step"))
-    return folders.make_below(run, layout.request_parts(request, stage, step, nth, is_only_window))
+    step, is_only = step_number(document.get("step")), document.get("is_only_window") is not False
+    return folders.make_below(run, layout.request_parts(request, stage, step, nth, is_only))
 
 
 def _describe_begin(start: SessionStart) -> dict[str, Any]:
