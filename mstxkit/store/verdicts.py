@@ -121,11 +121,6 @@ def life_of(name: str) -> LifeName:
     return LifeName(match[1], int(match[2])) if match else LifeName(name[: -len(layout.VERDICTS_SUFFIX)], 0)
 
 
-def write_fence(sizes: Mapping[str, int]) -> bytes:
-    """The first line of a life: of the files before it so many bytes count."""
-    return json.dumps({_FENCE: dict(sizes)}).encode() + b"\n"
-
-
 def in_order(contents: Mapping[str, bytes]) -> Iterable[tuple[LifeName, bytes]]:
     """What counts of each file, a judge's lives one after the other. `contents`: by the names of the files."""
     lives = {name: life_of(name) for name in contents}
@@ -189,7 +184,9 @@ class JudgeLife:
         """Make its file, unless another one has made it meanwhile."""
         before = self._list_lives()
         sizes = {name: os.stat(self._folder / name, follow_symlinks=False).st_size for name in before}
-        self._fence, self._life = write_fence(sizes), max(before.values(), default=0) + 1
+        # The first line of a life: of the files before it so many bytes count.
+        self._fence = json.dumps({_FENCE: sizes}).encode() + b"\n"
+        self._life = max(before.values(), default=0) + 1
         self._file = self._folder / LifeName(self._who, self._life).file
         try:
             os.close(os.open(self._file, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, documents.FILE_MODE))
