@@ -14,7 +14,7 @@ import stat
 import time
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Callable, Iterator, NamedTuple
+from typing import Any, Iterator, NamedTuple
 
 from ..errors import MstxkitError
 from ..host import folders, life
@@ -36,20 +36,10 @@ class Fetched(NamedTuple):
     problem: str = ""
 
 
-class Pace:
-    """Sleeps so that no more than so many bytes a second pass; 0: no limit."""
-
-    def __init__(self, bytes_per_s: float, sleep: Callable[[float], None] = time.sleep) -> None:
-        self._rate, self._sleep = bytes_per_s, sleep
-
-    def passed(self, count: int) -> None:
-        """So many have passed."""
-        if self._rate > 0:
-            self._sleep(count / self._rate)
-
-
-def fetch_all(run: Path, run_id: str, root: Path, pace: Pace) -> Iterator[Fetched]:
-    """Move all that has ended below a root (`local_place.root_of`) into the run; what was moved, and what was not."""
+def fetch_all(run: Path, run_id: str, root: Path, mb_s: float) -> Iterator[Fetched]:
+    """Move all that has ended below a root (`local_place.root_of`) into the run; what was moved, and what was not.
+    `mb_s`: no more than so many megabytes a second; 0: no limit.
+    """
     for below in list(local_place.sessions_below(root)):
         folder, source = run.joinpath(PROFILES, *below), root.joinpath(*below)
         name = str(Path(PROFILES, *below))
@@ -58,7 +48,7 @@ def fetch_all(run: Path, run_id: str, root: Path, pace: Pace) -> Iterator[Fetche
             if document is None:
                 yield Fetched(name, problem=f"the run has no {SESSION_FILE} of it: it stays")
             elif has_ended(document):
-                count = _bring_over(source, folder, document, pace)
+                count = _bring_over(source, folder, document, mb_s)
                 _into_request(run, folder, document)
                 shutil.rmtree(source)
                 with suppress(OSError):  # one that is not empty stays
@@ -75,7 +65,7 @@ def has_ended(document: dict[str, Any]) -> bool:
     return is_over or life.is_alive(document) is False
 
 
-def _bring_over(source: Path, folder: Path, document: dict[str, Any], pace: Pace) -> int:
+def _bring_over(source: Path, folder: Path, document: dict[str, Any], mb_s: float) -> int:
     """Copy all of a session's folder, unless the one before did; bytes that were copied.
     Raises OSError, MstxkitError: it cannot be done; the source stays then.
     """
@@ -90,7 +80,7 @@ def _bring_over(source: Path, folder: Path, document: dict[str, Any], pace: Pace
             raise MstxkitError(f"{source / name} has the name of a file of ours")
         if os.path.lexists(folder / name):  # the one before came so far
             continue
-        count += _copy_paced(source / name, partial, pace)
+        count += _copy_paced(source / name, partial, mb_s)
         if _measure_sizes(partial) != _measure_sizes(source / name):
             raise MstxkitError(f"{partial} has not become what {source / name} is")
         os.rename(partial, folder / name)
@@ -117,15 +107,15 @@ def _say_so(folder: Path, document: dict[str, Any]) -> None:
     documents.replace_file(folder / SESSION_FILE, session_file.as_text(document))
 
 
-def _copy_paced(source: Path, place: Path, pace: Pace) -> int:
+def _copy_paced(source: Path, place: Path, mb_s: float) -> int:
     """A file or a folder; what is there already stays. Links, pipes and devices are refused."""
     mode = os.lstat(source).st_mode
     if stat.S_ISDIR(mode):
         folders.make_folder(place)
-        return sum(_copy_paced(source / name, place / name, pace) for name in documents.list_names(source))
+        return sum(_copy_paced(source / name, place / name, mb_s) for name in documents.list_names(source))
     if not stat.S_ISREG(mode):
         raise MstxkitError(f"{source} is neither a file nor a folder")
-    return 0 if is_same(source, place) else copy_file(source, place, pace)
+    return 0 if is_same(source, place) else copy_file(source, place, mb_s)
 
 
 def is_same(source: Path, place: Path) -> bool:
@@ -137,8 +127,8 @@ def is_same(source: Path, place: Path) -> bool:
     return stat.S_ISREG(there.st_mode) and here.st_size == there.st_size and is_as_old
 
 
-def copy_file(source: Path, place: Path, pace: Pace) -> int:
-    """Copy a file under another name, read the copy again, compare and rename it; its bytes.
+def copy_file(source: Path, place: Path, mb_s: float) -> int:
+    """Copy a file under another name, read the copy again, compare and rename it; its bytes. `mb_s` as of `fetch_all`.
     Raises OSError, FormatError, MstxkitError: it could not be copied, or the copy is another.
     """
     draft = place.with_name(f"{place.name}{_DRAFT}")
@@ -151,7 +141,8 @@ def copy_file(source: Path, place: Path, pace: Pace) -> int:
                 wanted.update(piece)
                 copy.write(piece)
                 count += len(piece)
-                pace.passed(len(piece))
+                if mb_s > 0:
+                    time.sleep(len(piece) / (mb_s * 1e6))
             copy.flush()
             os.fsync(copy.fileno())
             os.posix_fadvise(copy.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)  # what is compared comes from the disk

@@ -25,7 +25,7 @@ from ..host import detached, identity, life
 from ..host.priority import give_way
 from . import block_index, care_record, documents, layout, process_pointer, run_file, sealed_place, segment
 from .care_record import CareRecord, Cost, SealedCare
-from .fetching import Pace, copy_file, is_same, why_no_room
+from .fetching import copy_file, is_same, why_no_room
 from .values import whole_number
 
 LOCK = f"{layout.PASSED_ON}care.lock"
@@ -63,7 +63,7 @@ def take_care(care: SealedCare, within_s: float = 0.0) -> Moved | None:
         ledger.finish()
         moved = Moved([])
         if care.place is not None and care.mb_s > 0:
-            moved = move_all(care.place, care.run, Writers(care.run, care.live), Pace(care.mb_s * 1e6))
+            moved = move_all(care.place, care.run, Writers(care.run, care.live), care.mb_s)
         try:
             _tidied_here(care, ledger, moved)
             ledger.say(moved.problem)
@@ -241,14 +241,14 @@ def pick_finished(names: list[str], writers: Writers) -> list[str]:
             if name not in newest or not writers.may_write(layout.sealed_process(name))]  # fmt: skip
 
 
-def move_all(place: Path, run: Path, writers: Writers, pace: Pace) -> Moved:
+def move_all(place: Path, run: Path, writers: Writers, mb_s: float) -> Moved:
     """Move all that is finished, until one cannot be moved. Never raises."""
     moved: list[str] = []
     problem = ""
     try:
         for name in pick_finished(sealed_place.names_in(place), writers):
             try:
-                move_file(place, run / layout.SEALED, name, pace)
+                move_file(place, run / layout.SEALED, name, mb_s)
                 moved.append(name)
             except MstxkitError as exc:
                 problem = str(exc)
@@ -257,7 +257,7 @@ def move_all(place: Path, run: Path, writers: Writers, pace: Pace) -> Moved:
     return Moved(moved, problem)
 
 
-def move_file(place: Path, sealed: Path, name: str, pace: Pace) -> None:
+def move_file(place: Path, sealed: Path, name: str, mb_s: float) -> None:
     """Move one file, from whatever state it is in.
     Raises OSError, MstxkitError: it cannot be; then it is where it was, or claimed.
     """
@@ -272,7 +272,7 @@ def move_file(place: Path, sealed: Path, name: str, pace: Pace) -> None:
         if source != claimed:
             os.rename(source, claimed)
         if not is_same(claimed, target):
-            copy_file(claimed, target, pace)
+            copy_file(claimed, target, mb_s)
         os.fsync(folder)
     claimed.unlink()
 

@@ -18,7 +18,6 @@ from builders.mounts import mount
 import mstxkit
 from mstxkit.host import detached, life
 from mstxkit.store import documents, fetching, layout, local_place, sealed_care, sealed_place
-from mstxkit.store.fetching import Pace
 
 __all__ = ["mount"]
 
@@ -158,10 +157,12 @@ def test_a_run_that_is_gone_is_not_made_again_for_what_is_left_of_it(place: Seal
     assert not place.run.exists()
 
 
-def test_no_more_than_so_many_bytes_a_second_pass(place: SealedPlace) -> None:
+def test_no_more_than_so_many_bytes_a_second_pass(place: SealedPlace, monkeypatch: pytest.MonkeyPatch) -> None:
     slept: list[float] = []
     place.write(place.process(1), 1, size=3_000_000)
-    sealed_care.move_file(place.here, place.sealed, f"{place.process(1)}.0001.mxs", Pace(1e6, slept.append))
+    with monkeypatch.context() as patched:
+        patched.setattr(fetching.time, "sleep", slept.append)
+        sealed_care.move_file(place.here, place.sealed, f"{place.process(1)}.0001.mxs", 1.0)
 
     assert sum(slept) >= 3.0
 
