@@ -168,7 +168,7 @@ def _take_recorder(recorder: Any, is_forked: bool = False) -> None:
         standby = Standby(place, settings)
         agent = Postponed("mstxkit.cluster.agent:Agent", *place, bool(settings.judge), of_metrics(settings))
         watching = settings.hang_s, settings.incidents, settings.incidents_bytes
-        keeper = Postponed("mstxkit.recorder.keeper:begin_keeper", recorder, agent, watching, is_forked)
+        keeper = Postponed("mstxkit.recorder.keeper:Keeper", recorder, agent, watching, is_forked)
         of_rings = "mstxkit.recorder.rings:open_rings", recorder.live.path, _beside.inherits_groups
         entering = "torch.distributed", "mstxkit.recorder.entries"
         rings = Postponed(*of_rings, is_wanted=lambda: any(map(sys.modules.get, entering)))

@@ -139,7 +139,6 @@ MAY_CATCH_EVERYTHING = {
     "parsing/parser_process.py",
     "profiling/profilers.py",
     "profiling/session.py",
-    "recorder/caretaking.py",
     "recorder/exits.py",
     "recorder/handing_over.py",
     "recorder/keeper.py",

@@ -13,7 +13,7 @@ from ..reading.report.escape import for_rich, for_terminal
 from ..reading.report.units import write_size
 from ..reading.tables import profiles as table
 from ..store import local_place, retention
-from ..store.fetching import Fetched, Pace, fetch_all
+from ..store.fetching import Fetched, fetch_all
 from ..store.retention import Removed
 from ..store.session_file import read_sessions
 from . import FOUND_WRONG, _parsing, _requests, _run_folder, _show
@@ -76,7 +76,7 @@ def profiles(
             for session in read_sessions(run, run_id)
         )
         for root in sorted({root for root in named if root is not None}):
-            fetched += fetch_all(run, run_id, root, Pace(mb_s * 1e6))
+            fetched += fetch_all(run, run_id, root, mb_s)
     removed = retention.make_room(run, run_id, _requests.bytes_of(keep, "--keep") or 0)
     damage: list[Damage] = []
     wanted = _parsing.Wanted(tuple(stage or ()), tuple(rank or ()), request, again.value if again else None)

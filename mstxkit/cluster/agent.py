@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 from .. import faults
 from ..errors import MstxkitError
-from ..host import identity, jitter
+from ..host import clock, identity, jitter
+from ..recorder.background import Postponed
 from ..store import batches, documents, layout
 from . import batch_log, gathering
 from .batch_log import BatchLog
@@ -22,8 +23,6 @@ from .gathering import Gathering
 
 if TYPE_CHECKING:
     from ..store.settings_file import Figures
-    from .beside import Beside
-    from .ray_link import RayLink
 
 # Between two batches; a process's own hand-over comes once a second.
 EVERY_S = 0.45
@@ -46,9 +45,11 @@ class Agent:
     def __init__(self, run: Path, run_id: str, folder: Path, judges: bool = True, metrics: str = "") -> None:
         self._run, self._run_id, self._folder = run, run_id, folder
         self._gathering, self._log = Gathering(folder), BatchLog(run, folder)
-        self._judges, self._metrics = judges, metrics
-        self._made_link: RayLink | None = None
-        self._made_beside: Beside | None = None
+        self._judges = judges
+        # To the job's judge, an actor of Ray's, where this process is part of a Ray job; and who starts one elsewhere.
+        there = run, run_id, metrics
+        self._link = Postponed(f"{__package__}.ray_link:RayLink", *there, is_wanted=lambda: "ray" in sys.modules)
+        self._beside = Postponed(f"{__package__}.beside:Beside", *there)
         self._sender, self._number, self._unannounced_bytes = os.urandom(6).hex(), 0, 0
         self._next_s, self._settings, self._said_settings = 0.0, 0, 0
         self._compared_s, self._offset_ns = 0.0, 0  # the wall clock with the disk's, and with CLOCK_MONOTONIC
@@ -56,24 +57,6 @@ class Agent:
         self._looks = jitter.Every(_LOOKS_EVERY_S, "figures", time.monotonic())
         self._states: dict[Path, tuple[int, ...]] = {}
         self._working = threading.Lock()
-
-    @property
-    def _link(self) -> RayLink | None:
-        """To the job's judge, an actor of Ray's where this process is part of a Ray job; None: Ray is not loaded."""
-        if self._made_link is None and "ray" in sys.modules:
-            from .ray_link import RayLink
-
-            self._made_link = RayLink(self._run, self._run_id, self._metrics)
-        return self._made_link
-
-    @property
-    def _beside(self) -> Beside:
-        """Starts the job's judge beside rank 0, elsewhere."""
-        if self._made_beside is None:
-            from .beside import Beside
-
-            self._made_beside = Beside(self._run, self._run_id, self._metrics)
-        return self._made_beside
 
     def turn(self) -> None:
         """About once a second: pass on what is new, if anything is. Never raises.
@@ -85,9 +68,9 @@ class Agent:
         try:
             self._next_s = time.monotonic() + EVERY_S
             self._pass_on(False)
-            is_by_ray = (link := self._link) is not None and link.is_open
+            is_by_ray = (link := self._link.get()) is not None and link.is_open
             if self._gathering.has_steps and self._judges and not is_by_ray:  # else there is nothing to judge
-                self._beside.consider(list(self._gathering.processes()), self._number)
+                self._beside.ask("consider", self._gathering.processes(), self._number)
             self._look_for_answers()
         except FileNotFoundError:
             pass  # somebody has removed the run folder: the sealer puts it back
@@ -104,8 +87,7 @@ class Agent:
             return  # it hangs in a write: what is left lies in the rings, for the next keeper
         try:
             self._pass_on(is_alone)
-            if self._made_link is not None:
-                self._made_link.close()
+            self._link.tell("close")
         except FileNotFoundError:
             pass
         except Exception as exc:
@@ -118,15 +100,12 @@ class Agent:
         handed = self._gathering.gather()
         has_begun = self._number or (self._folder / layout.READ_SO_FAR).exists()  # maybe by the keeper before
         if not (handed or (is_goodbye and has_begun) or self._settings != self._said_settings):
-            if self._log.is_behind:
-                self._log.append()
+            self._log.append()  # what is not written yet
             return
         every = list(gathering.in_batches(handed))
         frames = [self._frame_batch(*of, is_goodbye and of is every[-1]) for of in every]
-        link = self._link if self._judges else None
-        if link is not None:  # by Ray first: the run folder may take its time
-            for frame in frames:
-                link.post(frame)
+        for frame in frames if self._judges else ():  # by Ray first: the run folder may take its time
+            self._link.ask("post", frame)
         self._said_settings = self._settings
         self._log.append(*frames)
         if handed and not is_goodbye:
@@ -141,7 +120,7 @@ class Agent:
         about = {
             "run": self._run_id, "host": identity.name_host(), "place": layout.name_of_host(self._folder, ""),
             "boot": identity.boot_id(), "sender": self._sender, "number": self._number - 1,
-            "clock": self._read_clock(), "clocks": [] if self._link is None else self._link.take_stamps(),
+            "clock": self._read_clock(), "clocks": self._link.ask("take_stamps") or [],
             "is_off": self._log.ahead_ns[0] != 0, "settings": self._settings, "goodbye": is_goodbye,
             "dropped": self._log.dropped,
         }  # fmt: skip
@@ -149,7 +128,7 @@ class Agent:
 
     def _look_for_answers(self) -> None:
         """What comes back: by Ray, else through the run."""
-        answer = self._link.answer() if self._judges and self._link is not None else None
+        answer: Figures | None = self._link.ask("answer") if self._judges else None
         if answer is None and self._looks.is_due(time.monotonic()):
             answer = self._in_run()
         if answer is not None and answer != self._figures:
@@ -184,15 +163,10 @@ class Agent:
 
     def _read_clock(self) -> list[int]:
         """CLOCK_MONOTONIC, the wall clock as all hosts have it, half the bracket in which that was asked; ns."""
-        half, mono, wall = min(_ask_clocks() for _ in range(3))
+        half, mono, wall = clock.ask_both()
         is_set, self._offset_ns = abs(wall - mono - self._offset_ns) > batch_log.ALIKE_NS, wall - mono
         if is_set or time.monotonic() >= self._compared_s:
             is_vague = self._log.look_at_clock()
             self._compared_s = time.monotonic() + (_COMPARES_AGAIN_S if is_vague else _COMPARES_EVERY_S)
         ahead, error = self._log.ahead_ns
         return [mono, wall + ahead, half + error]
-
-
-def _ask_clocks() -> tuple[int, int, int]:
-    before, wall, after = time.monotonic_ns(), time.time_ns(), time.monotonic_ns()
-    return (after - before) // 2 + 1, (before + after) // 2, wall

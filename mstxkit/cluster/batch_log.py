@@ -46,6 +46,8 @@ class BatchLog:
     def append(self, *frames: bytes) -> None:
         """Write batches at its end, after those that could not be written before. Raises OSError, CaptureError."""
         self._waiting.extend(frames)
+        if not self._waiting:
+            return
         try:
             self._append_block(b"".join(self._waiting))
             self._waiting.clear()
@@ -96,11 +98,6 @@ class BatchLog:
         if not stamped_ns % 10**9:
             raise OSError("stamps files to whole seconds")
         return half_ns, stamped_ns - before_ns - half_ns
-
-    @property
-    def is_behind(self) -> bool:
-        """Is there anything that is not written yet?"""
-        return bool(self._waiting)
 
     def _make_file(self) -> Path:
         os.stat(self._run)  # what somebody has removed is not made anew here

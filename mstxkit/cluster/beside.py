@@ -9,7 +9,7 @@ import sys
 import time
 from importlib.machinery import PathFinder
 from pathlib import Path
-from typing import NamedTuple, Sequence
+from typing import Sequence
 
 from .. import faults
 from ..host import detached
@@ -28,15 +28,6 @@ _AFTER_S = 2.0
 _SILENT_AFTER_S, _LATER_BY_S, _RANKS_AT_MOST, _DOUBLED_AT_MOST = 12.0, 0.25, 100, 8
 
 
-class _Silence(NamedTuple):
-    """Since when the judge says nothing new, what this host had handed over by then, and how often one was missing."""
-
-    state: tuple[int, ...] = ()
-    batches: int = 0
-    since_s: float = 0.0
-    tries: int = 0
-
-
 class Beside:
     """Starts one, from the host of rank 0, or, once that is gone, from another one; that it is alone it sees to itself.
     One thread at a time. `run`, `run_id`: the run folder, and its id. `metrics`: what it is told of where figures go.
@@ -44,9 +35,17 @@ class Beside:
 
     def __init__(self, run: Path, run_id: str, metrics: str = "") -> None:
         self._run, self._run_id, self._metrics = run, run_id, metrics
-        self._are_asked_for = bool(metrics) and _need_a_judge(metrics)
+        self._are_asked_for = False  # figures, where nobody but a judge opens a way
+        if metrics:
+            from ..store import metrics_setting
+
+            opened = {metrics_setting.PAGE, metrics_setting.TEXTFILE, metrics_setting.OTLP}
+            self._are_asked_for = any(outlet.kind in opened for outlet in metrics_setting.of_word(metrics).outlets)
         self._next_s, self._is_here = time.monotonic() + _AFTER_S, False
-        self._has_started, self._silence = False, _Silence()
+        self._has_started = False
+        # Since when the judge says nothing new, what this host had handed over by then, and how often one was missing.
+        self._state: tuple[int, ...] = ()
+        self._since_s, self._batches, self._tries = 0.0, 0, 0
 
     def consider(self, processes: Sequence[HandingProcess], batches: int) -> None:
         """Start it where rank 0 is among these, or was, and is not alone in its job; or where the job's judge is gone.
@@ -70,13 +69,12 @@ class Beside:
     def _is_silent(self, ranks: Sequence[int], batches: int) -> bool:
         """Has the job had a judge, of which nothing is heard any more?"""
         state, now_s = documents.state_of(self._run / layout.VERDICTS / layout.JOB), time.monotonic()
-        if state != self._silence.state:
-            self._silence = _Silence(state, batches, now_s)
-        _, before, since_s, tries = self._silence
-        alone_s = _LATER_BY_S * min([_RANKS_AT_MOST, *ranks]) + _SILENT_AFTER_S * 2**tries
-        if not (state and ranks and batches > before and now_s - since_s >= alone_s):
+        if state != self._state:
+            self._state, self._since_s, self._batches, self._tries = state, now_s, batches, 0
+        alone_s = _LATER_BY_S * min([_RANKS_AT_MOST, *ranks]) + _SILENT_AFTER_S * 2**self._tries
+        if not (state and ranks and batches > self._batches and now_s - self._since_s >= alone_s):
             return False
-        self._silence = _Silence(state, batches, now_s, min(tries + 1, _DOUBLED_AT_MOST))
+        self._since_s, self._batches, self._tries = now_s, batches, min(self._tries + 1, _DOUBLED_AT_MOST)
         return True
 
     def _start_judge(self, is_silent: bool) -> None:
@@ -86,19 +84,9 @@ class Beside:
             why = "the job is not judged from here, without numpy: `mstxkit top RUN --follow` judges it from elsewhere"
             faults.warn_once("cluster.beside", why)
             return
-        words = [str(self._run), self._run_id, self._metrics, *["silent"] * is_silent]
-        detached.start_module(_MODULE, words, [str(Path(numpy.origin).parents[1]), *self._of_metrics()])
-
-    def _of_metrics(self) -> set[str]:
-        """Where what sends figures lies, if it is asked for and there: most often where numpy is."""
+        # What sends figures, if it is asked for and there, lies most often where numpy is.
         specs = (PathFinder.find_spec(name, sys.path) for name in _OF_METRICS) if self._metrics else ()
         places = (spec.submodule_search_locations or () for spec in specs if spec is not None)
-        return {str(Path(place).parent) for of_package in places for place in of_package}
-
-
-def _need_a_judge(metrics: str) -> bool:
-    """Do figures go to where nobody but a judge opens a way?"""
-    from ..store import metrics_setting
-
-    opened = {metrics_setting.PAGE, metrics_setting.TEXTFILE, metrics_setting.OTLP}
-    return any(outlet.kind in opened for outlet in metrics_setting.of_word(metrics).outlets)
+        of_metrics = {str(Path(place).parent) for of_package in places for place in of_package}
+        words = [str(self._run), self._run_id, self._metrics, *["silent"] * is_silent]
+        detached.start_module(_MODULE, words, [str(Path(numpy.origin).parents[1]), *of_metrics])

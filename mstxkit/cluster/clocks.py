@@ -18,8 +18,6 @@ BURST, EVERY_S, FIRST_S = 8, 30.0, 2.0
 # Of a burst nothing more is asked after an answer that took so long: the way is busy, or somebody waits there.
 _PATIENCE_S = 0.5
 
-Ask = Callable[[], "Mapping[str, Any] | None"]
-
 
 class Stamps(NamedTuple):
     """One exchange, ns of CLOCK_MONOTONIC: left here, arrived there, left there, was back here; `boot` of there."""
@@ -57,7 +55,7 @@ class Exchanges:
         """Is it time for a burst? Twice within the first seconds, then every half minute."""
         return time.monotonic() >= self._next_s
 
-    def burst(self, ask: Ask) -> list[Stamps]:
+    def burst(self, ask: Callable[[], Mapping[str, Any] | None]) -> list[Stamps]:
         """Exchange stamps; the quickest two of them, for the next batch's `clocks`. `ask`: asks and waits for the
         `answer`; None where there is none in time. May raise what the transport raises.
         """

@@ -6,6 +6,7 @@ It reads shared memory only. What a process left that is gone is read once more,
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Iterator, Mapping, NamedTuple, Sequence
 
@@ -55,7 +56,9 @@ class Gathering:
             files = self._listed.names()
         except FileNotFoundError:
             return []
-        names = self._own_processes(files)
+        if files is not self._seen[0]:  # of these this host's keeper passes on what its own processes have
+            self._seen = files, layout.of_keeper(files, layout.HANDED_OVER_SUFFIX, self._host)
+        names = self._seen[1]
         for name in names:
             if name not in self._rings and len(self._rings) < batches.PROCESSES_AT_MOST:
                 # What an earlier keeper has left of this process.
@@ -67,14 +70,6 @@ class Gathering:
             self._rings.pop(name).remove()
         self.has_steps = self.has_steps or any(handed_over.has_steps(new.rows) for new in handed)
         return handed
-
-    def _own_processes(self, files: frozenset[str]) -> list[str]:
-        """The processes that this host's keeper passes on."""
-        if files is not self._seen[0]:
-            suffix = layout.HANDED_OVER_SUFFIX
-            handing = (name[: -len(suffix)] for name in files if name.endswith(suffix))
-            self._seen = files, layout.of_keeper(handing, self._host, files)
-        return self._seen[1]
 
     def _free_number(self) -> int:
         """The next one that no other has: they come round, and some processes outlive thousands."""
@@ -96,11 +91,9 @@ class Gathering:
         for ring in self._rings.values():
             ring.announced = None
 
-    def processes(self) -> Iterator[HandingProcess]:
+    def processes(self) -> list[HandingProcess]:
         """Those that have handed over anything and live."""
-        for ring in self._rings.values():
-            if ring.announced is not None:
-                yield ring.announced
+        return [ring.announced for ring in self._rings.values() if ring.announced is not None]
 
 
 class _Ring:
@@ -130,7 +123,12 @@ class _Ring:
         except Unusable:
             return None
         has_ended = document.get(END) is True or is_gone
-        entries, groups = self._read_entries() if has_entered else (b"", {})
+        entries: bytes = b""
+        groups: Mapping[str, Any] = {}
+        if has_entered:
+            with suppress(Unusable):  # it has read no ring yet
+                entries, _, beside = self._entered.read_new()
+                groups = table_of(beside.get(handed_over.GROUPS))
         if not rows and not entries and not has_ended and self.announced is not None:
             return None
         process = self._describe_process(document)
@@ -140,13 +138,6 @@ class _Ring:
         self._groups = groups or self._groups
         cpu = list_of(document.get(CPU))[:3]
         return Handed(process, is_changed, rows, missed, has_ended, entries, groups, cpu)
-
-    def _read_entries(self) -> tuple[bytes, Mapping[str, Any]]:
-        try:
-            entries, _, document = self._entered.read_new()
-        except Unusable:
-            return b"", {}  # it has read no ring yet
-        return entries, table_of(document.get(handed_over.GROUPS))
 
     def _describe_process(self, document: Mapping[str, Any]) -> HandingProcess:
         who = table_of(document.get(WHO))

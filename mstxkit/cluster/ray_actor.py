@@ -70,7 +70,8 @@ class JobController:
                 run_judge.look(reads=False)
                 self._answer = run_judge.controller.figures.as_json(self._run_id)
                 silent_s = time.monotonic() - self._heard_s
-                has_ended = bool(run_judge.controller.directory.hosts) and run_judge.controller.directory.have_all_ended
+                directory = run_judge.controller.directory
+                has_ended = bool(directory.hosts) and directory.have_all_ended
                 if silent_s > self._silence_s or (has_ended and silent_s > self._goodbye_s):
                     run_judge.judge(time.time(), at_once=True)
                     run_judge.close()
@@ -83,11 +84,10 @@ class JobController:
         with self._lock:
             frames, self._frames = self._frames, []
         now_s = time.time()
+        controller = run_judge.controller
         for batch in batches.decode_batches(b"".join(frames), self._run_id).batches:
-            if run_judge.controller.directory.knows(
-                batch
-            ):  # else its host's file tells of whom it is, from its beginning
-                run_judge.controller.take(batch, now_s)
+            if controller.directory.knows(batch):  # else its host's file tells of whom it is, from its beginning
+                controller.take(batch, now_s)
 
 
 def _end_actor() -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Callable, Iterable, Sequence, TypeVar, cast
 
@@ -46,10 +47,8 @@ def start_module(module: str, words: Sequence[str], more_folders: Sequence[str] 
         _children.append(os.posix_spawn(command[4], command[4:], variables, file_actions=null, setsigmask=()))
         return
     shell = os.posix_spawn(_SHELL, command, variables, file_actions=null, setsigmask=())
-    try:
+    with suppress(ChildProcessError):  # somebody here waits for every child there is
         os.waitpid(shell, 0)
-    except ChildProcessError:
-        pass  # somebody here waits for every child there is
 
 
 def words_of(values: Iterable[object]) -> list[str]:
@@ -76,12 +75,10 @@ def reap_children() -> None:
 
 def end_process(pid: int | None, module: str, but_in: str = "") -> None:
     """End at once who was started so by this user, gets on no more, and is in none of these states of the kernel's."""
-    try:
+    with suppress(OSError):  # it is gone
         words = proc_files.read_content(f"/proc/{pid}/cmdline", 1 << 16).split(b"\0") if pid else ()
         if pid and os.fsencode(module) in words and proc_files.stat_of(f"/proc/{pid}")[0] not in but_in:
             os.kill(pid, signal.SIGKILL)
-    except OSError:
-        pass  # it is gone
 
 
 def find_python() -> str:

@@ -44,12 +44,10 @@ class FolderEvents:
     def open(self) -> bool:
         """Can it be waited on? Opens what is not open, or was closed by somebody else."""
         if self._pipe is None or not self._pipe.is_ours:
-            try:
+            self._pipe = None
+            with suppress(OSError):
                 self._pipe = WakePipe()
-            except OSError:
-                self._pipe = None
-                return False
-        return True
+        return self._pipe is not None
 
     def watch(self, folders: Iterable[Path]) -> bool:
         """Watch these and no others; each is looked at again where the kernel has told of anything, as it may have been
@@ -65,18 +63,15 @@ class FolderEvents:
             return False
         for path in [path for path in self._watched if path not in wanted]:
             _call_library("inotify_rm_watch", self._events.number, self._watched.pop(path)[1])
-        is_sure = self._is_sure(self._events.number)
+        # Are those that are watched still where they were? Where something has come, it is new.
+        is_sure = time.monotonic() < self._sure_until_s
+        if not is_sure:
+            self._sure_until_s = time.monotonic() + _SURE_FOR_S
+        elif self._take_events(self._events.number):
+            is_sure, self.is_new = False, True
         unsure = [path for path in sorted(wanted) if not (is_sure and path in self._watched)]
         watched = [self._is_watched(path, self._events.number) for path in unsure]
         return all(watched)
-
-    def _is_sure(self, events: int) -> bool:
-        """Are those that are watched still where they were? Where something has come, it is new."""
-        if time.monotonic() < self._sure_until_s:
-            self.is_new = self._take_events(events)
-            return not self.is_new
-        self._sure_until_s = time.monotonic() + _SURE_FOR_S
-        return False
 
     def _is_watched(self, path: str, events: int) -> bool:
         try:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import errno
 import os
 import stat
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Callable
+from typing import Callable, Iterable, Iterator
 
 from ..errors import CaptureError
 from . import proc_files
@@ -27,10 +28,8 @@ def make_folder(folder: Path) -> None:
     try:
         status = os.lstat(folder)
     except (FileNotFoundError, NotADirectoryError):
-        try:
+        with suppress(FileExistsError):  # said better below
             os.makedirs(folder, FOLDER_MODE, exist_ok=True)
-        except FileExistsError:
-            pass  # said better below
         status = os.lstat(folder)
     if stat.S_ISLNK(status.st_mode):
         raise CaptureError(f"{folder} is a symbolic link; a folder of mstxkit's own is needed there")
@@ -41,23 +40,37 @@ def make_folder(folder: Path) -> None:
         raise CaptureError(f"{folder} belongs to user {owner}, not to {os.geteuid()}; be that user, or name your own")
 
 
+def make_below(folder: Path, parts: Iterable[str]) -> Path:
+    """As `make_folder` each part of the way below a folder, which is there: the last of them. Raises as that does."""
+    for part in parts:
+        folder /= part
+        make_folder(folder)
+    return folder
+
+
 def live_folder(run_id: str, preferred: str | None, fallback: Callable[[], Path]) -> Path:
     """The host-local folder for a run's live files: on tmpfs, or on a disk where that cannot be had.
     `preferred`: parent folder to use instead of /dev/shm. `fallback`: asked for a parent folder where /dev/shm cannot
     be used. Raises CaptureError: `preferred` cannot be used, or nothing can.
     """
-    if preferred is not None:
-        return _usable_folder(Path(preferred), run_id)
+    if preferred is None:
+        # Somebody else's folder under our name, or a full tmpfs: a disk is the stated fallback.
+        with suppress(OSError, CaptureError):
+            if os.path.isdir(SHARED_MEMORY) and os.access(SHARED_MEMORY, os.W_OK | os.X_OK):
+                return _private_folder(Path(SHARED_MEMORY), run_id)
+    parent = fallback() if preferred is None else Path(preferred)
     try:
-        if os.path.isdir(SHARED_MEMORY) and os.access(SHARED_MEMORY, os.W_OK | os.X_OK):
-            return _private_folder(Path(SHARED_MEMORY), run_id)
-    except (OSError, CaptureError):
-        pass  # somebody else's folder under our name, or a full tmpfs: a disk is the stated fallback
-    return _usable_folder(fallback(), run_id)
+        return _private_folder(parent, run_id)
+    except (OSError, ValueError) as exc:
+        reason = getattr(exc, "strerror", None) or exc
+        raise CaptureError(f"no live file can be made in {parent}: {reason}; give live_folder= another place") from exc
 
 
-def allocate_file(path: Path, size_bytes: int, mode: int) -> int:
-    """A descriptor of a new file on tmpfs, whose space is really there. Raises OSError: it cannot be had."""
+@contextmanager
+def allocate_file(path: Path, size_bytes: int, mode: int) -> Iterator[int]:
+    """A descriptor of a new file on tmpfs, whose space is really there, closed at the end. Where what is done with it
+    fails the file is removed. Raises OSError: it cannot be had.
+    """
     space = os.statvfs(path.parent)
     if space.f_bavail * space.f_frsize < size_bytes + _RESERVE_BYTES:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
@@ -65,11 +78,12 @@ def allocate_file(path: Path, size_bytes: int, mode: int) -> int:
     try:
         os.fchmod(descriptor, mode)
         os.posix_fallocate(descriptor, 0, size_bytes)
-        return descriptor
+        yield descriptor
     except BaseException:
         path.unlink(missing_ok=True)
-        os.close(descriptor)
         raise
+    finally:
+        os.close(descriptor)
 
 
 def in_shared_memory() -> Path:
@@ -90,37 +104,24 @@ def _of_user(parent: Path) -> Path:
     return parent / f"mstxkit-{os.geteuid()}"
 
 
-def _usable_folder(parent: Path, run_id: str) -> Path:
-    try:
-        return _private_folder(parent, run_id)
-    except (OSError, ValueError) as exc:
-        reason = getattr(exc, "strerror", None) or exc
-        raise CaptureError(f"no live file can be made in {parent}: {reason}; give live_folder= another place") from exc
-
-
 def _private_folder(parent: Path, run_id: str) -> Path:
     mine = _of_user(parent)
     make_folder(mine)
     if stat.S_IMODE(os.lstat(mine).st_mode) & 0o077:
         os.chmod(mine, FOLDER_MODE)
-    make_folder(mine / run_id)
-    return mine / run_id
+    return make_below(mine, (run_id,))
 
 
 def size_bytes(path: Path | None) -> int:
     """Bytes of a file, or of all files below a folder; what vanishes meanwhile counts nothing."""
     if path is None:
         return 0
-    if not path.is_dir():
-        return _file_bytes(path)
-    return sum(_file_bytes(Path(folder, name)) for folder, _, names in os.walk(path) for name in names)
-
-
-def _file_bytes(path: Path) -> int:
-    try:
-        return path.lstat().st_size
-    except OSError:
-        return 0
+    below = (Path(folder, name) for folder, _, names in os.walk(path) for name in names)
+    total = 0
+    for file in below if path.is_dir() else [path]:
+        with suppress(OSError):
+            total += file.lstat().st_size
+    return total
 
 
 def is_inside(path: str, folder: Path) -> bool:

@@ -150,7 +150,14 @@ def _read_version(name: str) -> str:
 
 def _read_numbers() -> dict[str, int | None]:
     numbers = {"rank": _from_environment(_RANK_VARIABLES), "world_size": _from_environment(_WORLD_VARIABLES)}
-    _of_group.update(_from_torch_distributed())
+    try:
+        if has_process_group():
+            distributed: Any = sys.modules["torch.distributed"]
+            of_group = {"rank": distributed.get_rank(), "world_size": distributed.get_world_size()}
+            numbers_of = {key: _number_of(value) for key, value in of_group.items()}
+            _of_group.update({key: value for key, value in numbers_of.items() if value is not None})
+    except Exception as exc:
+        faults.note_fault("identity.torch_distributed", exc)
     return {**numbers, **_of_group, **{key: _learnt[key] for key in numbers if key in _learnt}}
 
 
@@ -217,19 +224,6 @@ def has_process_group() -> bool:
     # Missing where torch has no distributed, and while another thread is still importing it.
     is_initialized = getattr(sys.modules.get("torch.distributed"), "is_initialized", None)
     return is_initialized is not None and bool(is_initialized())
-
-
-def _from_torch_distributed() -> dict[str, int]:
-    """Rank and world size of an initialised process group."""
-    try:
-        if not has_process_group():
-            return {}
-        distributed: Any = sys.modules["torch.distributed"]
-        numbers = {"rank": _number_of(distributed.get_rank()), "world_size": _number_of(distributed.get_world_size())}
-        return {key: value for key, value in numbers.items() if value is not None}
-    except Exception as exc:
-        faults.note_fault("identity.torch_distributed", exc)
-        return {}
 
 
 def of_life() -> dict[str, Any]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import time
+from contextlib import suppress
 from pathlib import Path
 
 # Who shows nothing for so long is followed by another one; a look that is late itself counts for so much at most.
@@ -17,10 +18,8 @@ _DOUBLED, _EASED = 2.0, 0.9
 
 def show_life(lock: int) -> None:
     """Show that it gets on, by the descriptor that holds the lock. Never raises. *Cost*: a call of the kernel."""
-    try:
+    with suppress(OSError):  # it is closed, or another's by now: who looks finds that too
         os.utime(lock)
-    except OSError:
-        pass  # it is closed, or another's by now: who looks finds that too
 
 
 class Lease:

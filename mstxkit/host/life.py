@@ -15,6 +15,7 @@ import stat
 import struct
 import threading
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Mapping
 
@@ -49,15 +50,9 @@ def _held_here() -> dict[str, int]:
         inherited, _held.by_path, _held.lock, _held.pid = _held.by_path, {}, threading.RLock(), os.getpid()
         for name, descriptor in inherited.items():  # the locks stay the parent's
             if _is_still(descriptor, name):  # a daemon has closed it by now, and its number is another file's
-                _close_descriptor(descriptor)
+                with suppress(OSError):
+                    os.close(descriptor)
     return _held.by_path
-
-
-def _close_descriptor(descriptor: int) -> None:
-    try:
-        os.close(descriptor)
-    except OSError:
-        pass
 
 
 def hold_lock(path: Path) -> bool:
@@ -124,14 +119,13 @@ def let_go(path: Path, remove: bool = True) -> None:
         descriptor = held.pop(name, None)
         if descriptor is None:
             return
-        is_ours = _is_still(descriptor, name)
-        try:
-            if remove and is_ours:
+        if not _is_still(descriptor, name):
+            return  # the number may be another file's by now
+        if remove:
+            with suppress(OSError):  # the folder is gone, or nothing can be removed in it
                 os.unlink(name)
-        except OSError:
-            pass  # the folder is gone, or nothing can be removed in it
-        if is_ours:  # else the number may be another file's by now
-            _close_descriptor(descriptor)
+        with suppress(OSError):
+            os.close(descriptor)
 
 
 def is_held(path: str) -> bool | None:

@@ -12,7 +12,7 @@ from typing import Iterable
 # In a folder that was changed within this, another file may come with the same time stamp.
 _SETTLES_WITHIN_NS = 50_000_000
 # What `modules_in` has found; not that a folder could not be read, as for want of descriptors.
-_modules: dict[tuple[str, ...], tuple[str, ...]] = {}
+_modules: dict[tuple[str, ...], list[str]] = {}
 
 
 class ListedFolder:
@@ -45,16 +45,12 @@ def modules_in(folders: Iterable[str]) -> list[str]:
     """
     key = tuple(folders)
     if not _modules.get(key):
-        _modules[key] = _list_folders(key)
+        try:
+            files = [name for folder in key for name in os.listdir(folder)]
+            names = {name.partition(".")[0] for name in files if name.endswith((".py", ".pyc"))}
+        except OSError:  # within an archive, say
+            import pkgutil
+
+            names = {module.name for module in pkgutil.iter_modules(key)}
+        _modules[key] = sorted(name for name in names if not name.startswith("_"))
     return list(_modules[key])
-
-
-def _list_folders(folders: tuple[str, ...]) -> tuple[str, ...]:
-    try:
-        files = [name for folder in folders for name in os.listdir(folder)]
-        names = {name.partition(".")[0] for name in files if name.endswith((".py", ".pyc"))}
-    except OSError:  # within an archive, say
-        import pkgutil
-
-        names = {module.name for module in pkgutil.iter_modules(folders)}
-    return tuple(sorted(name for name in names if not name.startswith("_")))

@@ -25,7 +25,6 @@ FUNCTIONS = (FunctionType, staticmethod, classmethod)
 
 _PRUNED_PREFIXES = ("CANN", "AscendCL", "Runtime", "GE", "Node", "Model", "Hccl", "acl_to_npu", "Communication@")
 _REJECTED_FIRST = "=+-@"
-_BYTES_A_CHARACTER = 6  # at most: backslashreplace makes six of a lone surrogate
 _type_name: Callable[[type], str] = type.__dict__["__name__"].__get__  # whatever a metaclass makes of `__name__`
 _UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")
 # How many names each module was the first to use.
@@ -87,8 +86,6 @@ def as_text(value: Any) -> str:
 
 def utf8(text: str, limit_bytes: int = TEXT_LIMIT_BYTES) -> bytes:
     """UTF-8 without surrogates; a longer text is cut and ends in its full length and digest: two of them stay apart."""
-    if len(text) <= limit_bytes // _BYTES_A_CHARACTER:
-        return text.encode("utf-8", "backslashreplace")
     raw = text.encode("utf-8", "backslashreplace")
     if len(raw) <= limit_bytes:
         return raw
@@ -105,9 +102,7 @@ def cut_text(raw: bytes, limit_bytes: int) -> bytes:
 
 def safe_message(text: str) -> str:
     """A message every mstx consumer takes: printable, not empty, at most 150 bytes, no rejected or pruned beginning."""
-    if len(text) > 4 * MESSAGE_LIMIT_BYTES:
-        text = text[: 4 * MESSAGE_LIMIT_BYTES]
-    text = _UNPRINTABLE.sub("_", text) or "unnamed"
+    text = _UNPRINTABLE.sub("_", text[: 4 * MESSAGE_LIMIT_BYTES]) or "unnamed"
     if text[0] in _REJECTED_FIRST or text.startswith(_PRUNED_PREFIXES):
         text = "r:" + text
     raw = text.encode()

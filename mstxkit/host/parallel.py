@@ -96,8 +96,10 @@ def _of_torch() -> Place:
     indices = {name: named[name][1:] for name in (*MODEL_DIMENSIONS, "ep") if name in named}
     model_ranks = math.prod(named[name].size for name in MODEL_DIMENSIONS if name in named)
     of_data = _data_parallel(groups, world_size, model_ranks)
-    if of_data is None and not indices and not any(map(_may_split_a_model, groups)):
-        of_data = rank, world_size  # where nothing splits a model each rank has a whole one
+    # Where nothing splits a model each rank has a whole one. Where data are parallel by name, something does.
+    may_split = (group.size > 1 and not group.name.startswith(_OF_ROLLOUT) for group in groups)
+    if of_data is None and not indices and not any(may_split) and _DATA_NAMES.isdisjoint(named):
+        of_data = rank, world_size
     return Place(indices, _UNNAMED) if of_data is None else Place({**indices, "dp": of_data})
 
 
@@ -113,11 +115,6 @@ def _list_groups(c10d: Any, rank: int, world_size: int) -> list[_Membership]:
     if "sp" in names or not any(name.startswith(_OF_ROLLOUT) for name in names):
         return places
     return [group for group in places if group.name != "dp"]
-
-
-def _may_split_a_model(group: _Membership) -> bool:
-    """May there be a model behind it that is not whole on each rank? Where data are parallel by name, there is."""
-    return group.name in _DATA_NAMES or (group.size > 1 and not group.name.startswith(_OF_ROLLOUT))
 
 
 def _data_parallel(groups: list[_Membership], world_size: int, model_ranks: int) -> tuple[int, int] | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import tempfile
 import threading
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -23,12 +24,10 @@ class SlowFolder:
 
     def __init__(self, asked: Any, limits: Any = None) -> None:
         self.run, self.limits, self.name, self._answer = Path(os.path.abspath(asked)), limits, None, threading.Event()
-        try:
+        with suppress(RuntimeError):
             if threads.replaced_by() is None:
                 threading.Thread(target=self._ask, name="mstxkit-asks", daemon=True).start()
                 return
-        except RuntimeError:
-            pass
         self._answer.set()  # without a thread nothing is recorded here, and the recorder says so
 
     def answers(self, within_s: float) -> bool:
@@ -40,11 +39,9 @@ class SlowFolder:
 
     def _ask(self) -> None:
         """By calls of the kernel alone: an import may be under way on the thread that waits. A frozen one reads on."""
-        try:
+        with suppress(OSError, ValueError):  # the recorder says so
             there = os.path.realpath(self.run)
             while not os.path.isdir(there) and os.path.dirname(there) != there:
                 there = os.path.dirname(there)
             os.rmdir(tempfile.mkdtemp(prefix=".mstxkit-asks-", dir=there))
-        except (OSError, ValueError):
-            pass  # the recorder says so
         self._answer.set()

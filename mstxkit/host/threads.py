@@ -6,6 +6,7 @@ import _signal  # type: ignore[import-not-found]  # `signal` names each of a mas
 import _thread
 import threading
 import time
+from contextlib import suppress
 from typing import Any
 
 from . import proc_files
@@ -32,7 +33,8 @@ class Latch:
     def set(self) -> None:
         """Let all go on that wait, now and later."""
         self.is_set = True
-        self._open()
+        with suppress(RuntimeError):  # it is open already
+            self._lock.release()
 
     def clear(self) -> None:
         """Have who waits from now on wait."""
@@ -42,14 +44,9 @@ class Latch:
     def wait(self, seconds: float) -> bool:
         """Wait until it is set, at most so long. Is it?"""
         if self._lock.acquire(timeout=max(seconds, 0.0)) and self.is_set:
-            self._open()  # for who waits besides
+            with suppress(RuntimeError):  # for who waits besides; it is open already
+                self._lock.release()
         return self.is_set
-
-    def _open(self) -> None:
-        try:
-            self._lock.release()
-        except RuntimeError:
-            pass  # it is open already
 
 
 def replaced_by() -> str | None:

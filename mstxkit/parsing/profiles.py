@@ -144,9 +144,8 @@ class _Living:
         if not (who.get("boot") and who.get("pid_start")):  # its pointer file: there while it runs, and after a kill
             if self._pointers is None:
                 folder = self._run / layout.LIVE
-                read = (
-                    process_pointer.read_pointer(folder / name) for name in documents.names_in(folder, layout.POINTER)
-                )
+                names = documents.names_in(folder, layout.POINTER)
+                read = (documents.read_json(folder / name, process_pointer.LIMIT_BYTES) for name in names)
                 self._pointers = [pointer for pointer in read if pointer is not None]
             process = (who.get("host"), who.get("pid"))
             same = [pointer for pointer in self._pointers if (pointer.get("host"), pointer.get("pid")) == process]

@@ -95,7 +95,7 @@ def collect_dead(
 
 
 def _adopt_file(run: Path, pointer: Path, run_id: str, go_on: Callable[[], bool], adopter: _Adopter) -> Adopted | None:
-    about = process_pointer.read_pointer(pointer)
+    about = documents.read_json(pointer, process_pointer.LIMIT_BYTES)
     if about is None or about.get("run") != run_id or life.is_alive(about) is not False:
         return None
     path = _checked_path(about, identity.process_name(about), run_id)
@@ -180,12 +180,10 @@ def _map_file(path: Path) -> mmap.mmap:
         descriptor = documents.open_regular(path)
     except FormatError as exc:
         raise MstxkitError(f"{path} is {exc}; it is left alone") from None
-    try:
+    with documents.close_after(descriptor):
         if os.fstat(descriptor).st_uid != os.geteuid():
             raise MstxkitError(f"{path} is no file of this user; it is left alone")
         return mmap.mmap(descriptor, 0, mmap.MAP_PRIVATE, mmap.PROT_READ)
-    finally:
-        os.close(descriptor)
 
 
 def _seal_file(run: Path, left: _Left, go_on: Callable[[], bool]) -> Adopted | None:
@@ -213,7 +211,8 @@ def _seal_view(run: Path, left: _Left, view: memoryview, go_on: Callable[[], boo
         raise MstxkitError(f"{left.name} belongs to another run; it is left alone")
     folders = [*sealed_place.on_this_host(run, left.run_id), run / layout.SEALED]
     names = _names_before(folders, left.name, view, header)
-    if who.get("parent") and not names and livefile.is_untouched(view, header):
+    has_nothing = who.get("parent") and not names and not livefile.read_slots(view, header)
+    if has_nothing and not any(bank.raw for bank in blocks.banks_in_order(view, header.layout)):
         return None  # it was forked, and became another program or ended before it recorded anything
     return _seal_banks(folders, names, left, view, go_on)
 
@@ -266,9 +265,8 @@ def _sealed_before(folders: list[Path], names: list[str]) -> tuple[dict[int, int
     has_ended = False
     for name in names:
         path = sealed_place.path_of(folders, name)
-        with documents.close_after(
-            sealed_place.open_sealed(folders, name)
-        ) as descriptor:  # it may have moved on into the run
+        # It may have moved on into the run.
+        with documents.close_after(sealed_place.open_sealed(folders, name)) as descriptor:
             data = documents.read_part(descriptor, 0, os.fstat(descriptor).st_size)
         if len(data) < segment.FILE_HEADER_BYTES and segment.file_header().startswith(data):
             path.unlink()

@@ -8,7 +8,8 @@ from __future__ import annotations
 import threading
 from typing import Any, Mapping
 
-from ..store import block_index, livefile, segment
+from ..engine.choose import engine
+from ..store import block_index, livefile, records, segment
 from ..store.block_index import Indexed
 from . import blocks
 from .live import LiveFile
@@ -21,17 +22,27 @@ class BlockWriter:
     """From the live file of this process into `files`. One thread at a time; all of it raises OSError."""
 
     def __init__(self, live: LiveFile, files: SealedFiles) -> None:
-        self._live, self._files, self._room = live, files, blocks.Room()
+        self._live, self._files = live, files
+        # Where banks are encoded, one after the other: memory that is touched once is not touched anew.
+        self._room = bytearray()
         self._end: Mapping[str, Any] = {}
         self._late = 0
 
     def write_bank(self, index: int) -> tuple[int, int]:
         """Write a full bank of the engine's: its sequence number, and how many records and attributes it had."""
         head = livefile.read_bank_head(self._live.view, self._live.layout.bank_at(index))
-        content = self._room.encoded(index, head.record_count)
-        if content.n:
+        texts = engine.bank_texts(index)
+        stored = blocks.encode_texts(texts)
+        size = len(stored) + head.record_count * records.RECORD_BYTES
+        if len(self._room) < size:
+            self._room = bytearray(size)
+        self._room[: len(stored)] = stored
+        n, m, extent = engine.encode_into(index, self._room, len(stored))
+        if n:
+            stream = memoryview(self._room)[: len(stored) + (n + m) * records.RECORD_BYTES]
+            content = segment.Content(stream, texts, len(stored), n, m, segment.Extent(*extent))
             self._files.append(blocks.of_records(self._live.view, content, head.seq, head.origin))
-        return head.seq, content.n + content.m
+        return head.seq, n + m
 
     def write_rest(self, sealed: Mapping[int, int], error: str | None) -> None:
         """Write what is left once the engine has let go. `sealed`: as of `write_bank`, of banks that are written."""

@@ -31,32 +31,8 @@ def of_records(view: livefile.Buffer, content: segment.Content, seq: int, origin
     return block_index.make_block(segment.RECORDS, meta, packed, content.n)
 
 
-class Room:
-    """Where banks of this process are encoded, one after the other: memory that is touched once is not touched anew.
-
-    Threads/fork: one thread at a time.
-    """
-
-    def __init__(self) -> None:
-        self._bytes = bytearray()
-
-    def encoded(self, index: int, count: int) -> segment.Content:
-        """A full bank of the engine's. What was encoded before is overwritten. `count`: of its records at most,
-        attributes included.
-        """
-        texts = engine.bank_texts(index)
-        stored = _encode_texts(texts)
-        size = len(stored) + count * records.RECORD_BYTES
-        if len(self._bytes) < size:
-            self._bytes = bytearray(size)
-        self._bytes[: len(stored)] = stored
-        n, m, extent = engine.encode_into(index, self._bytes, len(stored))
-        stream = memoryview(self._bytes)[: len(stored) + (n + m) * records.RECORD_BYTES]
-        return segment.Content(stream, texts, len(stored), n, m, segment.Extent(*extent))
-
-
-def _encode_texts(texts: bytes) -> bytes:
-    """As they are stored: many of them as columns."""
+def encode_texts(texts: bytes) -> bytes:
+    """Those of a bank as they are stored: many of them as columns."""
     columns = engine.text_columns(texts) if len(texts) >= text_columns.FROM_BYTES else None
     return text_columns.seal_texts(texts, columns)
 
@@ -70,11 +46,11 @@ def of_left_banks(
     for bank in banks_in_order(view, layout):
         before = sealed.get(bank.seq, 0)
         if len(bank.raw) // records.RECORD_BYTES > before:
-            payload = segment.Payload.of_engine(engine.encode_left(bank.raw, bank.text, bank.salt))
-            if payload.n and payload.n + payload.m > before:
-                stored = payload._replace(texts=_encode_texts(payload.texts))
-                stream, size = segment.join_payload(stored), len(stored.texts)
-                content = segment.Content(stream, payload.texts, size, payload.n, payload.m, payload.extent)
+            texts, planes, attributes, n, m, extent = engine.encode_left(bank.raw, bank.text, bank.salt)
+            if n and n + m > before:
+                stored = encode_texts(texts)
+                stream = b"".join((stored, planes, attributes))
+                content = segment.Content(stream, texts, len(stored), n, m, segment.Extent(*extent))
                 yield bank.seq, of_records(view, content, bank.seq, bank.origin)
 
 

@@ -33,6 +33,7 @@ class HandingOver:
         self._live, self.has_steps = live, False
         self._ring = handed_over.SummaryRing(live.path.with_suffix(layout.HANDED_OVER_SUFFIX))
         self._waiting = b""
+        # `handed_over.CPU`, as it was within the last second; [] where it is not known.
         self._cpu_ns, self._cpu = 0, list[int]()
         self._who_now: dict[str, Any] = {}
         self._who_mark: tuple[int, ...] = ()
@@ -56,25 +57,20 @@ class HandingOver:
         mark = livefile.identity_mark(self._live.view)
         if mark != self._who_mark:
             self._who_now, self._who_mark = livefile.read_identity(self._live.view), mark
-        counters = engine.counters()
-        document: dict[str, Any] = {
-            handed_over.STEP: engine.process_step(),
-            handed_over.END: is_end,
-            handed_over.LOST: counters["summaries_lost"],
-            handed_over.WAITS: engine.stage_waits(),
-            handed_over.CPU: self._counted(),
-        }
-        names = {handed_over.STAGES: engine.stage_keys(), handed_over.WHO: self._who_now}
-        self._ring.put(self._waiting, document, names)
-        self._waiting = b""
-
-    def _counted(self) -> list[int]:
-        """`handed_over.CPU`, as it was within the last second; [] where it is not known."""
         now_ns = time.monotonic_ns()
         if now_ns - self._cpu_ns >= _COUNTED_EVERY_NS:
             counts = ran_and_waited_ns()
             self._cpu_ns, self._cpu = now_ns, [] if counts is None else [now_ns, *counts]
-        return self._cpu
+        document: dict[str, Any] = {
+            handed_over.STEP: engine.process_step(),
+            handed_over.END: is_end,
+            handed_over.LOST: engine.counters()["summaries_lost"],
+            handed_over.WAITS: engine.stage_waits(),
+            handed_over.CPU: self._cpu,
+        }
+        names = {handed_over.STAGES: engine.stage_keys(), handed_over.WHO: self._who_now}
+        self._ring.put(self._waiting, document, names)
+        self._waiting = b""
 
     def forget(self) -> None:
         """Leave nothing. OSError: it cannot be removed."""

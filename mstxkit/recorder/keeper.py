@@ -4,7 +4,8 @@ It holds a lock beside the live files, `keeper-<host>.life`. The first process t
 where it is killed, another one takes it within a few seconds. It sees at once that a process is gone, and seals what
 that left, in a thread of its own. Whoever stops where no keeper is left does that for all that ended before it. Every
 few seconds it also says where all of them are (`store/lookout.py`), unless the host's watchman does; every few minutes
-it has sealed files looked after (`caretaking.py`).
+it starts the process that looks after sealed files (`store/sealed_care.py`), and once more when the last one here has
+ended: only where a setting asks for it, never on the thread that trains.
 """
 
 from __future__ import annotations
@@ -13,7 +14,6 @@ import os
 import threading
 import time
 from contextlib import suppress
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Callable, Collection
 
 from .. import faults
@@ -28,8 +28,6 @@ from .background import Background, Postponed
 from .watchman import WatchmanStarter
 
 if TYPE_CHECKING:
-    from ..store.care_record import SealedCare
-    from .caretaking import SealedCaretaker
     from .neighbours import Neighbours
     from .process import Recorder
 
@@ -54,21 +52,18 @@ _WORKERS_END_WITHIN_S = 1.0
 
 class Keeper:
     """What this process does for the others of its run here, while it is their keeper.
-    `run`, `run_id`: the run folder, and its id. `own`: the live file of this process. `watchman`: starts who watches
-    them for hangs. What the dead left is sealed once it has told of them. `agent`: passes on what they hand over
-    (`cluster/agent.py`), in the keeper's thread; its calls do not raise. `care`: what is to be done with sealed files;
-    None: nothing. `has_steps`: was anything that this process handed over in a step, be it of a range alone?
+    `recorder`: of this process. `agent`: passes on what they hand over (`cluster/agent.py`), in the keeper's thread;
+    its calls do not raise. `watching`: what `WatchmanStarter` takes after its words: it starts who watches them for
+    hangs. What the dead left is sealed once that one has told of them. `is_forked`: a forked child does not look after
+    what was left before.
 
-    Threads/fork: `consider` and `begin` from one thread at a time, `look` from any. `background`, its own, ends around
+    Threads/fork: `consider` from one thread at a time, `look` from any. `background`, its own, ends around
         a fork. A forked child makes a new one, and calls `forget` on its parent's.
     """
 
-    def __init__(
-        self, run: Path, run_id: str, own: Path, watchman: WatchmanStarter, agent: Postponed | None = None,
-        care: SealedCare | None = None, has_steps: Callable[[], bool] = lambda: False,
-    ) -> None:  # fmt: skip
-        self._run, self._folder, self._own = run, own.parent, own.stem
-        self._lock = own.parent / f"{layout.KEEPER}{identity.name_host()}{life.SUFFIX}"
+    def __init__(self, recorder: Recorder, agent: Postponed, watching: tuple[float, int, int], is_forked: bool) -> None:
+        self._run, self._folder, self._own = recorder.run, recorder.live.path.parent, recorder.live.path.stem
+        self._lock = self._folder / f"{layout.KEEPER}{identity.name_host()}{life.SUFFIX}"
         self._is_keeper, self._has_looked, self._spent_ns = False, False, 0
         self._starting, self._looking, self._is_over = threading.Lock(), threading.Lock(), False
         self._left: frozenset[str] = frozenset()
@@ -81,16 +76,18 @@ class Keeper:
         self._looks = jitter.Every(_LOOKS_EVERY_S, "keeper", time.monotonic())
         self._made_neighbours: Neighbours | None = None
         self._lease = Lease(self._lock)
-        self._lookout = Lookout(run, run_id, self._folder, watchman.is_there)
-        self._agent, self._has_steps = agent, has_steps
-        self._caretaker: SealedCaretaker | None = None
-        if care is not None:
-            from .caretaking import SealedCaretaker
-
-            self._caretaker = SealedCaretaker(care)
-        self._is_apart = self._caretaker is not None and self._caretaker.is_apart
-        self._watchman = watchman
+        place = recorder.run, recorder.run_id, self._folder
+        self._watchman = WatchmanStarter(place, *watching)
+        self._lookout = Lookout(*place, self._watchman.is_there)
+        self._agent, self._has_steps = agent, recorder.sealer.has_steps
+        self._care, self._care_due = recorder.care, None
+        if self._care is not None:
+            self._care_due = jitter.Every(self._care.every_s, "care", time.monotonic())
+        # Are sealed files written on this host's own disk, so that recording needs no answer of the run folder?
+        self._is_apart = self._care is not None and self._care.place is not None
         self.background = Background("mstxkit-keeper", self._turn, lambda: self._neighbours.wake())
+        if not is_forked:
+            self._begin()
 
     @property
     def _neighbours(self) -> Neighbours:
@@ -101,7 +98,7 @@ class Keeper:
             self._made_neighbours = Neighbours(self._folder)
         return self._made_neighbours
 
-    def begin(self) -> None:
+    def _begin(self) -> None:
         """At the start: become keeper, if there is none, and look after what was left before. Never raises."""
         try:
             self._has_looked = len(process_pointer.all_here(self._run)) <= 1
@@ -139,8 +136,8 @@ class Keeper:
                 self.look()
             else:
                 self.start()
-            if self._is_keeper and self._caretaker is not None:
-                self._caretaker.consider()
+            if self._is_keeper and self._care_due is not None and self._care_due.is_due(time.monotonic()):
+                self._start_care("now")
             if self._is_keeper and not self.background.runs and not self._is_over:
                 life.show_life(self._lock)
                 self._watchman.consider()
@@ -202,14 +199,22 @@ class Keeper:
                 self._collect(go_on)
                 are_all_gone = _wait_within(_ENDS_TOGETHER_S, self._are_others_gone)
                 self._pass_on("last", are_all_gone)
-                if are_all_gone and self._caretaker is not None:
-                    self._caretaker.finish()
+                if are_all_gone and self._is_apart:  # what is on this host's own disk goes into the run
+                    self._start_care("last")
                 life.let_go(self._lock)  # who found it taken has let go of its own since: then it is taken again
                 is_keeper = False
                 if are_all_gone or not self._are_others_gone():
                     break
         finally:
             self.resign()
+
+    def _start_care(self, when: str) -> None:
+        """*Cost*: a `posix_spawn`, which copies nothing of this process."""
+        try:
+            if self._care is not None:
+                detached.start_module("mstxkit.store.sealed_care", [when, *detached.words_of(self._care)])
+        except Exception as exc:
+            faults.note_fault("caretaking", exc)
 
     def _becomes_keeper(self) -> bool | None:
         """None: the last one has been here, and has removed the folder."""
@@ -319,7 +324,7 @@ class Keeper:
         except FileNotFoundError:
             rings = []  # the last process has removed the folder
         is_in_steps = engine.process_step() is not None or self._has_steps()
-        if self._agent is not None and (self._agent.made or rings or is_in_steps):
+        if self._agent.made or rings or is_in_steps:
             self._agent.ask(method, *arguments)
 
     def _collect(self, go_on: Callable[[], bool], but: Collection[str] = ()) -> None:
@@ -329,26 +334,12 @@ class Keeper:
 
     def _others(self) -> tuple[str, ...]:
         """Names of the other processes of this run that have, or have left, a live file here."""
-        names, suffix = self._listed.names(), life.SUFFIX
-        before, others = self._seen
-        if names is not before:
-            locked = (name[: -len(suffix)] for name in names if name.endswith(suffix))
-            kept = (name for name in locked if name != self._own and not name.startswith(layout.KEEPER))
-            others = tuple(layout.of_keeper(kept, self._own.rsplit("-", 2)[0], names))
-            self._seen = names, others
-        return others
-
-
-def begin_keeper(recorder: Recorder, agent: Postponed, watching: tuple[float, int, int], is_forked: bool) -> Keeper:
-    """The keeper's part of the process with this recorder. A forked child does not look after what was left before.
-    `watching`: what `WatchmanStarter` takes after its words.
-    """
-    place = recorder.run, recorder.run_id, recorder.live.path.parent
-    watchman = WatchmanStarter(place, *watching)
-    keeper = Keeper(*place[:2], recorder.live.path, watchman, agent, recorder.care, recorder.sealer.has_steps)
-    if not is_forked:
-        keeper.begin()
-    return keeper
+        names = self._listed.names()
+        if names is not self._seen[0]:
+            kept = layout.of_keeper(names, life.SUFFIX, self._own.rsplit("-", 2)[0])
+            others = (name for name in kept if name != self._own and not name.startswith(layout.KEEPER))
+            self._seen = names, tuple(others)
+        return self._seen[1]
 
 
 def _wait_within(seconds: float, asks: Callable[[], bool | None]) -> bool:

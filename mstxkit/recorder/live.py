@@ -80,10 +80,8 @@ def _map_somewhere(
 ) -> tuple[Path, mmap.mmap]:
     """On tmpfs, or on a disk of this host where tmpfs is too small."""
     problems = []
-    somewhere = (
-        None if on_tmpfs else str(_choose_disk(run)) for on_tmpfs in (True, False)
-    )  # a disk is asked only if need be
-    for parent in somewhere if preferred is None else [preferred]:
+    for is_on_disk in (False, True) if preferred is None else (False,):
+        parent = str(_choose_disk(run)) if is_on_disk else preferred
         try:
             path, mapping = _map_in(parent, run, who, layout, draft)
             if preferred is None and Path(folders.SHARED_MEMORY) not in path.parents:
@@ -112,8 +110,9 @@ def _map_in(
         try:
             # First of all: from its pointer on, it is the lock that says whether this process lives.
             life.hold_lock(life_of(path))
-            _write_pointer(draft, path, who)
-            return path, _allocate_and_map(path, layout.total_bytes)
+            process_pointer.write_pointer(draft, path, who)
+            with folders.allocate_file(path, layout.total_bytes, documents.FILE_MODE) as descriptor:
+                return path, mmap.mmap(descriptor, layout.total_bytes, mmap.MAP_SHARED)
         except (OSError, CaptureError) as exc:
             life.let_go(life_of(path))
             forget_folder(folder)
@@ -125,23 +124,6 @@ def _map_in(
 def life_of(path: Path) -> Path:
     """The lock by which the process of this live file is known to live."""
     return path.with_suffix(life.SUFFIX)
-
-
-def _write_pointer(file: Path, path: Path, who: dict[str, Any]) -> None:
-    lock = str(life_of(path))
-    try:
-        process_pointer.write_pointer(file, path, who, lock if life.is_held(lock) else None)
-    except OSError as exc:
-        raise CaptureError(f"the run folder {file.parent.parent} cannot be written: {exc.strerror or exc}") from exc
-
-
-def _allocate_and_map(path: Path, size: int) -> mmap.mmap:
-    with documents.close_after(folders.allocate_file(path, size, documents.FILE_MODE)) as descriptor:
-        try:
-            return mmap.mmap(descriptor, size, mmap.MAP_SHARED)
-        except BaseException:
-            path.unlink(missing_ok=True)
-            raise
 
 
 def shrink_file(live: LiveFile) -> None:
@@ -163,11 +145,6 @@ def shrink_file(live: LiveFile) -> None:
                 live.mapping.madvise(_MADV_REMOVE, begin, end - begin)
         except (OSError, ValueError):
             return  # no tmpfs
-
-
-def announce_again(live: LiveFile) -> None:
-    """Write the pointer anew, after somebody has removed the run folder. Raises CaptureError: it cannot be written."""
-    _write_pointer(live.pointer, live.path, livefile.read_identity(live.view))
 
 
 def let_go(live: LiveFile) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Callable, Collection
 
@@ -58,7 +59,7 @@ class Neighbours:
     def watch(self, names: Collection[str]) -> None:
         """Watch these as well, where that can be done; of those that are gone, others are forgotten."""
         self.gone_ns = {name: self.gone_ns[name] for name in self.gone_ns.keys() & set(names)}
-        for name in [name for name, descriptor in self._watched.items() if self._is_its_turn(name, descriptor)]:
+        for name in [name for name, descriptor in self._watched.items() if self._is_its_turn(descriptor)]:
             if not self._watched[name].is_ours:
                 self._let_go_of(name)
         for name in set(names).difference(self._watched, self.gone_ns, self._gone):
@@ -74,12 +75,10 @@ class Neighbours:
 
     def _change_queue(self, change: Callable[[ReadyQueue, int], None], number: int) -> None:
         """The same queue goes on: a new one would have the order in which it was made."""
-        try:
+        with suppress(OSError):  # it was closed just now
             if self._queue is not None and self._queue.is_ours:
                 change(self._queue, number)
                 return
-        except OSError:
-            pass  # it was closed just now
         self._forget_queue()
 
     def _forget_queue(self) -> None:
@@ -87,7 +86,7 @@ class Neighbours:
             self._queue.close()
             self._queue = None
 
-    def _is_its_turn(self, name: str, descriptor: OwnDescriptor) -> bool:
+    def _is_its_turn(self, descriptor: OwnDescriptor) -> bool:
         return (descriptor.number + self._turns) % _TURNS == 0
 
     def gone(self, names: Collection[str]) -> frozenset[str]:
@@ -95,7 +94,7 @@ class Neighbours:
         a fifth of the others.
         """
         self._turns += 1
-        seldom = {name for name, descriptor in self._watched.items() if not self._is_its_turn(name, descriptor)}
+        seldom = {name for name, descriptor in self._watched.items() if not self._is_its_turn(descriptor)}
         asked = [name for name in names if name in self._gone or name not in seldom]
         self._gone = frozenset(name for name in asked if not self.is_alive(name))
         return self._gone
@@ -142,13 +141,10 @@ class Neighbours:
 
 def _open_descriptor(file: Path) -> OwnDescriptor | None:
     """A descriptor of the process that writes this live file; None where there is none to be had."""
-    try:
-        descriptor = documents.open_regular(file)
-        try:
+    with suppress(OSError, FormatError, ValueError, TypeError, KeyError, AttributeError):
+        with documents.close_after(documents.open_regular(file)) as descriptor:
             head = documents.read_part(descriptor, 0, livefile.HEADER_BYTES)
             who = livefile.read_identity(head) if len(head) == livefile.HEADER_BYTES else {}  # {}: being made
-        finally:
-            os.close(descriptor)
         if who.get("pidns") != identity.read_namespace("pid"):
             return None
         pid = int(who["pid"])
@@ -156,6 +152,4 @@ def _open_descriptor(file: Path) -> OwnDescriptor | None:
         if identity.pid_start(pid) == who.get("pid_start"):
             return process
         process.close()  # the number is another process's by now
-    except (OSError, FormatError, ValueError, TypeError, KeyError, AttributeError):
-        pass
     return None

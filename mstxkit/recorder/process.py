@@ -14,7 +14,7 @@ from .. import faults
 from ..engine.choose import engine
 from ..errors import CaptureError, SettingError
 from ..host import clock, descriptors, identity, names
-from ..store import layout, livefile, run_file
+from ..store import layout, livefile, process_pointer, run_file
 from . import exits, live
 from .background import ENDS_WITHIN_S
 from .late_start import LateChildren
@@ -157,7 +157,7 @@ class Recorder:
     def _put_back(self) -> None:
         """Somebody has removed the run folder: what comes from now on is kept all the same, and can be found."""
         run_file.put_back_run_folder(self.run, self.run_id)
-        live.announce_again(self.live)
+        process_pointer.write_pointer(self.live.pointer, self.live.path, livefile.read_identity(self.live.view))
 
     def resume(self) -> None:
         """Start the background threads, unless they run."""

@@ -15,6 +15,7 @@ from typing import Any, Callable, Iterable, NamedTuple
 
 from .. import faults
 from ..engine.choose import engine
+from ..host import clock
 from ..store import collectives, layout
 from ..store.handed_over import GROUPS, OF_COLLECTIVES, SummaryRing
 from ..store.values import whole_number
@@ -103,19 +104,23 @@ class Rings:
 
     def consider(self) -> None:
         """Once a second: read the ring if it is time. Never raises. *Cost*: microseconds where it is not."""
-        self._read_alone(lambda: self._read_if(self._is_due, HELD_AT_MOST_MS), self._turn_off)
+        self._read_alone(lambda: self._read_if_due(HELD_AT_MOST_MS), self._turn_off)
 
     def read_now(self) -> None:
         """At a hang, or another's death: hand over what is new, and what is waited for. Never raises."""
         self.tell_calls(everything=True)
-        self._read_alone(lambda: self._read_if(lambda: True, HELD_AT_A_HANG_MS), self._turn_off)
+        self._read_alone(lambda: self._read_if_due(HELD_AT_A_HANG_MS, is_wanted=True), self._turn_off)
 
-    def _read_if(self, is_wanted: Callable[[], bool], held_at_most_ms: float) -> None:
+    def _read_if_due(self, held_at_most_ms: float, is_wanted: bool = False) -> None:
         if torch_rings.is_set_up():
             groups = torch_rings.list_groups()
             if len(groups) != len(self._groups) or any(group.name not in self._groups for group in groups):
                 self._groups.update((group.name, group) for group in groups)
-            if is_wanted():
+            if not is_wanted:
+                asked = collectives.find_asked(self._folder)
+                was_asked, self._asked = asked not in (self._asked, ()), asked
+                is_wanted = was_asked or self._schedule.is_due(engine.current_step(), time.monotonic())
+            if is_wanted:
                 self._tell_calls()
                 self._read(held_at_most_ms)
 
@@ -134,11 +139,6 @@ class Rings:
     def _turn_off(self, exc: Exception) -> None:
         self._is_off = True
         faults.note_fault("rings", exc)
-
-    def _is_due(self) -> bool:
-        asked = collectives.find_asked(self._folder)
-        was_asked, self._asked = asked not in (self._asked, ()), asked
-        return was_asked or self._schedule.is_due(engine.current_step(), time.monotonic())
 
     def _read(self, held_at_most_ms: float) -> None:
         self._schedule.was_read(engine.current_step(), time.monotonic())
@@ -176,10 +176,10 @@ class Rings:
         )
 
     def _rows(self, entries: list[dict[str, Any]], began_ns: int) -> list[collectives.CollectiveEntry]:
-        offset_ns, before_ns = torch_rings.offset_ns(), self._offset_ns
-        self._offset_ns = offset_ns
-        rows = list(self._news.of(entries, self._groups, offset_ns, began_ns))
-        was_set = before_ns is not None and abs(offset_ns - before_ns) > _CLOCK_WAS_SET_NS
+        _, mono_ns, wall_ns = clock.ask_both()
+        before_ns, self._offset_ns = self._offset_ns, wall_ns - mono_ns
+        rows = list(self._news.of(entries, self._groups, self._offset_ns, began_ns))
+        was_set = before_ns is not None and abs(self._offset_ns - before_ns) > _CLOCK_WAS_SET_NS
         return [] if was_set else rows
 
     def _document(self) -> dict[str, Any]:

@@ -21,8 +21,9 @@ import sys
 import threading
 import time
 import weakref
+from contextlib import suppress
 from pathlib import Path
-from typing import Any, Callable, Iterable, NamedTuple
+from typing import Any, Callable, Iterable
 
 from ..host import proc_files
 from ..host.descriptors import OwnDescriptor
@@ -34,7 +35,7 @@ STACKS_SIGNAL = signal.SIGURG
 _FATAL = (signal.SIGBUS, signal.SIGILL, signal.SIGFPE, signal.SIGABRT, signal.SIGSEGV)
 _FLAGS = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
 # More than any libc's `struct sigaction` takes. Source: glibc 2.41, bits/sigaction.h (152 bytes); musl 1.2.5, the same.
-_ROOM = ctypes.c_char * 256
+_ROOM, _HANDLER_BYTES = ctypes.c_char * 256, ctypes.sizeof(ctypes.c_void_p)
 
 
 class _Writable:
@@ -73,7 +74,7 @@ class StackFile:
             file = _Writable(number)
             faulthandler.register(STACKS_SIGNAL, file, all_threads=True)
             self._asked = weakref.ref(file)
-        self._ours: dict[int, bytes] = {number: Action.of(number).handler for number in (*_FATAL, STACKS_SIGNAL)}
+        self._ours: dict[int, bytes] = {n: _read_action(n)[:_HANDLER_BYTES] for n in (*_FATAL, STACKS_SIGNAL)}
         signal_here = int(STACKS_SIGNAL) if self._asked() is not None else 0
         os.write(number, stacks.line_of(stacks.BEGIN, {stacks.THREADS: _list_threads(), "signal": signal_here}))
 
@@ -113,21 +114,20 @@ class StackFile:
 
     def _let_go_of(self, numbers: Iterable[int], let_go: Callable[[], object]) -> None:
         """faulthandler puts back what it found, also where the program has taken a signal over since."""
-        taken_over = [now for now in map(Action.of, numbers) if now.handler != self._ours.get(now.number)]
+        actions = {number: _read_action(number) for number in numbers}
         let_go()
-        for action in taken_over:
-            action.put_back()
+        for number, action in actions.items():
+            if action and action[:_HANDLER_BYTES] != self._ours.get(number):
+                _set_action(number, action, None)
 
     def close(self, is_left: bool = False) -> None:
         """Put back, and remove the file: who still wants to read it has it open. `is_left`: for who has not seen it, or
         as it is a parent's.
         """
         self.put_back()
-        try:
+        with suppress(OSError):  # the folder is gone, or nothing can be removed in it
             if self._file.is_ours and not is_left:
                 self._path.unlink(missing_ok=True)
-        except OSError:
-            pass  # the folder is gone, or nothing can be removed in it
         self._file.close()
 
 
@@ -150,27 +150,12 @@ def _is_caught(number: int) -> bool:
         return True
 
 
-class Action(NamedTuple):
-    """What is done at one signal, as the C library has it: nobody else need understand it."""
-
-    number: int  # of the signal
-    content: bytes  # A `struct sigaction`; b"" where the C library does not tell
-
-    @classmethod
-    def of(cls, number: int) -> Action:
-        """What is done at it now. *Cost*: a system call."""
-        room = _ROOM()
-        return cls(number, b"" if _set_action(number, None, room) else room.raw)
-
-    @property
-    def handler(self) -> bytes:
-        """The handler's address, which is what it begins with."""
-        return self.content[: ctypes.sizeof(ctypes.c_void_p)]
-
-    def put_back(self) -> None:
-        """Do this at it again."""
-        if self.content:
-            _set_action(self.number, self.content, None)
+def _read_action(number: int) -> bytes:
+    """What is done at a signal now: a `struct sigaction` of the C library's, of which nobody else need understand more
+    than that it begins with the handler's address. b"" where the C library does not tell. *Cost*: a system call.
+    """
+    room = _ROOM()
+    return b"" if _set_action(number, None, room) else room.raw
 
 
 def _set_action(number: int, new: object, old: object) -> int:

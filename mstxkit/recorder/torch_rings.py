@@ -105,17 +105,13 @@ class TorchRing:
 
     def read(self) -> ReadRing:
         """All that it holds."""
-        began = _read_clocks()
+        began = time.perf_counter_ns(), time.thread_time_ns()
         text = self._dump(True, False)
-        dumped = _read_clocks()
+        dumped = time.perf_counter_ns(), time.thread_time_ns()
         entries = list_of(table_of(json.loads(text)).get("entries"))
-        over = _read_clocks()
+        over = time.perf_counter_ns(), time.thread_time_ns()
         held, cpu = (max(dumped[clock] - began[clock], over[clock] - dumped[clock]) for clock in (0, 1))
         return ReadRing([entry for entry in entries if isinstance(entry, dict)], held, cpu)
-
-
-def _read_clocks() -> tuple[int, int]:
-    return time.perf_counter_ns(), time.thread_time_ns()
 
 
 def pick_variables(entries: int, environ: Mapping[str, str]) -> dict[str, str]:
@@ -227,17 +223,6 @@ def find_rank() -> int | None:
     """This process's rank in its world."""
     c10d: Any = sys.modules.get(_C10D)
     return int(c10d.get_rank()) if is_set_up() else None
-
-
-def offset_ns() -> int:
-    """CLOCK_REALTIME less CLOCK_MONOTONIC now, to a microsecond: of three looks the quickest."""
-    looks = []
-    for _ in range(3):
-        before = time.monotonic_ns()
-        wall = time.time_ns()
-        after = time.monotonic_ns()
-        looks.append((after - before, wall - (before + after) // 2))
-    return min(looks)[1]
 
 
 def number_operation(name: str) -> int:

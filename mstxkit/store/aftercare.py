@@ -15,7 +15,7 @@ from ..errors import MstxkitError
 from ..host import detached
 from ..host.priority import give_way
 from . import documents, local_place, retention
-from .fetching import Fetched, Pace, fetch_all
+from .fetching import Fetched, fetch_all
 
 _LOCK = "aftercare.lock"
 
@@ -64,7 +64,7 @@ def _fetch_once(care: Care, root: Path | None) -> list[Fetched]:
     places: list[tuple[Path | None, int]] = [(None, care.run_bytes)]
     if root is not None and root.is_dir():
         places.insert(0, (root, care.host_bytes))
-        done += fetch_all(care.run, care.run_id, root, Pace(care.mb_s * 1e6)) if care.mb_s > 0 else []
+        done += fetch_all(care.run, care.run_id, root, care.mb_s) if care.mb_s > 0 else []
     for place, limit_bytes in places:
         with suppress(OSError, MstxkitError):  # the next one goes on
             retention.make_room(care.run, care.run_id, limit_bytes, place)

@@ -98,22 +98,17 @@ class Growing:
         anchors = sorted(self._anchors)
         while len(anchors) > _ANCHORS_AT_MOST:
             anchors = [*anchors[:-1:2], anchors[-1]]
-        index = _pack_index(self._about, self._entries, anchors)
+        columns = {name: [getattr(entry, name) for entry in self._entries] for name in _PLACES}
+        columns |= {name: [entry.fields.get(name) for entry in self._entries] for name in FIELDS}
+        codec, content = segment.compress_stream(json.dumps([columns, anchors], separators=(",", ":")).encode())
+        clock = {name: value for name, value in table_of(self._about.get("clock")).items() if name != "anchors"}
+        about = {name: value for name, value in self._about.items() if name not in (*FIELDS, "clock")}
+        meta = {**about, "clock": clock, "codec": codec}
+        size = len(segment.pack_block(segment.INDEX, meta)) + len(content) + TRAILER_BYTES
+        index = make_block(segment.INDEX, meta, content + _TRAILER.pack(size, MAGIC))
         self._last_bytes = len(index.data)
         self._indexed_blocks, self._indexed_bytes = len(self._entries) + 1, self._end + len(index.data)
         return index
-
-
-def _pack_index(about: Mapping[str, Any], entries: list[IndexEntry], anchors: list[tuple[int, ...]]) -> Indexed:
-    columns = {name: [getattr(entry, name) for entry in entries] for name in _PLACES}
-    columns |= {name: [entry.fields.get(name) for entry in entries] for name in FIELDS}
-    codec, content = segment.compress_stream(json.dumps([columns, anchors], separators=(",", ":")).encode())
-    clock = {name: value for name, value in table_of(about.get("clock")).items() if name != "anchors"}
-    left_out = (*FIELDS, "clock")
-    meta = {**{name: value for name, value in about.items() if name not in left_out}, "clock": clock, "codec": codec}
-    size = len(content) + TRAILER_BYTES
-    head = len(segment.pack_block(segment.INDEX, meta))
-    return make_block(segment.INDEX, meta, content + _TRAILER.pack(head + size, MAGIC))
 
 
 def size_by_trailer(tail: bytes) -> int:

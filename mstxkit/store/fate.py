@@ -224,16 +224,16 @@ class Fates:
         silent, recorded = Report(id, rank or 0, states.QUEUED), self._list_recorded.get((id, rank), [])
         if recorded:
             return self._by_sessions(silent, recorded, None if asked is None else asked.request)
-        if asked is not None and asked.cancelled is not None:
+        if asked is None:
+            return silent._replace(reason="no answer yet")
+        if asked.cancelled is not None:
             return silent._replace(state=states.CANCELLED, reason=asked.cancelled)
-        if asked is not None and self._now_ns >= asked.request.expires_ns:
+        if self._now_ns >= asked.request.expires_ns:
             return silent._replace(state=states.EXPIRED, reason="it never answered")
-        if asked is not None and asked.request.planned is not None:
-            return self._silence_of_a_plan(silent, f"planned for step {asked.request.planned.first_step}")
-        return silent._replace(reason="no answer yet")
-
-    def _silence_of_a_plan(self, silent: Report, planned: str) -> Report:
-        """A planned window lives for days: it ends where nobody can come to it any more."""
+        if asked.request.planned is None:
+            return silent._replace(reason="no answer yet")
+        # A planned window lives for days: it ends where nobody can come to it any more.
+        planned = f"planned for step {asked.request.planned.first_step}"
         if 0 < self._world_size <= silent.rank:
             return silent._replace(state=states.REFUSED, reason=f"this run has the ranks 0 to {self._world_size - 1}")
         if self._is_over:

@@ -14,7 +14,7 @@ import stat
 import time
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Callable, Iterator, NamedTuple
+from typing import Any, Iterator, NamedTuple
 
 from ..errors import MstxkitError
 from ..host import folders, life
@@ -36,29 +36,24 @@ class Fetched(NamedTuple):
     problem: str = ""
 
 
-class Pace:
-    """Sleeps so that no more than so many bytes a second pass; 0: no limit."""
-
-    def __init__(self, bytes_per_s: float, sleep: Callable[[float], None] = time.sleep) -> None:
-        self._rate, self._sleep = bytes_per_s, sleep
-
-    def passed(self, count: int) -> None:
-        """So many have passed."""
-        if self._rate > 0:
-            self._sleep(count / self._rate)
-
-
-def fetch_all(run: Path, run_id: str, root: Path, pace: Pace) -> Iterator[Fetched]:
-    """Move all that has ended below a root (`local_place.root_of`) into the run; what was moved, and what was not."""
+def fetch_all(run: Path, run_id: str, root: Path, mb_s: float) -> Iterator[Fetched]:
+    """Move all that has ended below a root (`local_place.root_of`) into the run; what was moved, and what was not.
+    `mb_s`: no more than so many megabytes a second; 0: no limit.
+    """
     for below in list(local_place.sessions_below(root)):
-        folder = run.joinpath(PROFILES, *below)
+        folder, source = run.joinpath(PROFILES, *below), root.joinpath(*below)
         name = str(Path(PROFILES, *below))
         try:
             document = documents.read_document(folder / SESSION_FILE, run_id)
             if document is None:
                 yield Fetched(name, problem=f"the run has no {SESSION_FILE} of it: it stays")
             elif has_ended(document):
-                count = _Move(run, folder, root, below, document, pace).carry_out()
+                count = _bring_over(source, folder, document, mb_s)
+                _into_request(run, folder, document)
+                shutil.rmtree(source)
+                with suppress(OSError):  # one that is not empty stays
+                    for depth in range(len(below) - 1, 0, -1):
+                        os.rmdir(root.joinpath(*below[:depth]))
                 yield Fetched(name, count)
         except (OSError, MstxkitError) as exc:
             yield Fetched(name, problem=str(exc))
@@ -70,79 +65,57 @@ def has_ended(document: dict[str, Any]) -> bool:
     return is_over or life.is_alive(document) is False
 
 
-class _Move:
-    """One session on its way."""
-
-    def __init__(
-        self, run: Path, folder: Path, root: Path, below: tuple[str, ...], document: dict[str, Any], pace: Pace
-    ) -> None:
-        self._run, self._folder, self._document, self._pace = run, folder, document, pace
-        self._root, self._source = root, root.joinpath(*below)
-
-    def carry_out(self) -> int:
-        """Bytes that were copied. Raises: OSError, MstxkitError where it cannot be done; the source stays then."""
-        count = 0
-        if self._document.get("stored") is not None:
-            if why := why_no_room(self._folder, folders.size_bytes(self._source)):
-                raise MstxkitError(why)
-            for name in documents.list_names(self._source):
-                count += self._bring_over(name)
-            # From then on it says where there may still be something to do, to whoever comes next.
-            self._document.update(fetched_from=self._document["stored"], stored=None)
-            self._say()
-        self._into_request()
-        shutil.rmtree(self._source)
-        self._prune_empty()
+def _bring_over(source: Path, folder: Path, document: dict[str, Any], mb_s: float) -> int:
+    """Copy all of a session's folder, unless the one before did; bytes that were copied.
+    Raises OSError, MstxkitError: it cannot be done; the source stays then.
+    """
+    count = 0
+    if document.get("stored") is None:
         return count
-
-    def _bring_over(self, name: str) -> int:
-        source, place = self._source / name, self._folder / name
+    if why := why_no_room(folder, folders.size_bytes(source)):
+        raise MstxkitError(why)
+    for name in documents.list_names(source):
+        partial = folder / f"{name}{_PART}"
         if name == SESSION_FILE or name.endswith((_PART, _DRAFT)):
-            raise MstxkitError(f"{source} has the name of a file of ours")
-        if os.path.lexists(place):  # the one before came so far
-            return 0
-        partial = self._folder / f"{name}{_PART}"
-        count = _copy_paced(source, partial, self._pace)
-        if _measure_sizes(partial) != _measure_sizes(source):
-            raise MstxkitError(f"{partial} has not become what {source} is")
-        os.rename(partial, place)
-        return count
-
-    def _into_request(self) -> None:
-        document, output = self._document, self._document.get("output")
-        is_for_tools = document.get("state") == session_file.RECORDED and text_of(document.get("request"))
-        if not is_for_tools or not isinstance(output, str) or "/" in output or output in ("", ".", ".."):
-            return
-        is_only = document.get("is_only_window") is not False
-        if os.path.lexists(self._folder / output):
-            document["output"] = session_file.into_request(
-                self._run, self._folder, document, self._folder / output, is_only
-            )
-        else:  # the one before came so far
-            place = session_file.place_in_request(self._run, self._folder, document, is_only)
-            document["output"] = os.path.relpath(place / output, self._folder)
-        self._say()
-
-    def _say(self) -> None:
-        documents.replace_file(self._folder / SESSION_FILE, session_file.as_text(self._document))
-
-    def _prune_empty(self) -> None:
-        folder = self._source.parent
-        with suppress(OSError):
-            while folder != self._root:
-                os.rmdir(folder)
-                folder = folder.parent
+            raise MstxkitError(f"{source / name} has the name of a file of ours")
+        if os.path.lexists(folder / name):  # the one before came so far
+            continue
+        count += _copy_paced(source / name, partial, mb_s)
+        if _measure_sizes(partial) != _measure_sizes(source / name):
+            raise MstxkitError(f"{partial} has not become what {source / name} is")
+        os.rename(partial, folder / name)
+    # From then on it says where there may still be something to do, to whoever comes next.
+    document.update(fetched_from=document["stored"], stored=None)
+    _say_so(folder, document)
+    return count
 
 
-def _copy_paced(source: Path, place: Path, pace: Pace) -> int:
+def _into_request(run: Path, folder: Path, document: dict[str, Any]) -> None:
+    output = document.get("output")
+    is_for_tools = document.get("state") == session_file.RECORDED and text_of(document.get("request"))
+    if not is_for_tools or not isinstance(output, str) or "/" in output or output in ("", ".", ".."):
+        return
+    if os.path.lexists(folder / output):
+        document["output"] = session_file.into_request(run, folder, document, folder / output)
+    else:  # the one before came so far
+        place = session_file.place_in_request(run, folder, document)
+        document["output"] = os.path.relpath(place / output, folder)
+    _say_so(folder, document)
+
+
+def _say_so(folder: Path, document: dict[str, Any]) -> None:
+    documents.replace_file(folder / SESSION_FILE, session_file.as_text(document))
+
+
+def _copy_paced(source: Path, place: Path, mb_s: float) -> int:
     """A file or a folder; what is there already stays. Links, pipes and devices are refused."""
     mode = os.lstat(source).st_mode
     if stat.S_ISDIR(mode):
         folders.make_folder(place)
-        return sum(_copy_paced(source / name, place / name, pace) for name in documents.list_names(source))
+        return sum(_copy_paced(source / name, place / name, mb_s) for name in documents.list_names(source))
     if not stat.S_ISREG(mode):
         raise MstxkitError(f"{source} is neither a file nor a folder")
-    return 0 if is_same(source, place) else copy_file(source, place, pace)
+    return 0 if is_same(source, place) else copy_file(source, place, mb_s)
 
 
 def is_same(source: Path, place: Path) -> bool:
@@ -154,8 +127,8 @@ def is_same(source: Path, place: Path) -> bool:
     return stat.S_ISREG(there.st_mode) and here.st_size == there.st_size and is_as_old
 
 
-def copy_file(source: Path, place: Path, pace: Pace) -> int:
-    """Copy a file under another name, read the copy again, compare and rename it; its bytes.
+def copy_file(source: Path, place: Path, mb_s: float) -> int:
+    """Copy a file under another name, read the copy again, compare and rename it; its bytes. `mb_s` as of `fetch_all`.
     Raises OSError, FormatError, MstxkitError: it could not be copied, or the copy is another.
     """
     draft = place.with_name(f"{place.name}{_DRAFT}")
@@ -168,7 +141,8 @@ def copy_file(source: Path, place: Path, pace: Pace) -> int:
                 wanted.update(piece)
                 copy.write(piece)
                 count += len(piece)
-                pace.passed(len(piece))
+                if mb_s > 0:
+                    time.sleep(len(piece) / (mb_s * 1e6))
             copy.flush()
             os.fsync(copy.fileno())
             os.posix_fadvise(copy.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)  # what is compared comes from the disk

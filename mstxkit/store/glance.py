@@ -55,27 +55,25 @@ class LiveGlance:
         if self._is_beside:
             return None
         with documents.close_after(documents.open_regular(self._file)) as descriptor:
-            return self._look_at(descriptor)
-
-    def _look_at(self, descriptor: int) -> Glimpse | None:
-        raw = documents.read_part(descriptor, 0, livefile.HEADER_BYTES + SLOTS * livefile.SLOT_BYTES)
-        head = raw[: livefile.HEADER_BYTES]
-        header = livefile.read_header(head, os.fstat(descriptor).st_size)
-        last, mark = self._last, head[livefile.IDENTITY_AT :]
-        identity = last[1].identity if last is not None and last[0][0] == mark else livefile.read_identity(head)
-        self._is_beside = identity.get("under") in _NOT_LOOKED_AT
-        if header.state != livefile.RECORDING or self._is_beside:
-            return None
-        (active,) = struct.unpack_from("<I", head, livefile.ACTIVE_BANK_AT)
-        if active >= header.layout.bank_count:
-            raise FormatError("a live file whose active bank is none of it", livefile.ACTIVE_BANK_AT)
-        at = header.layout.bank_at(active)
-        bank = livefile.read_bank_head(documents.read_part(descriptor, at, livefile.BANK_HEADER_BYTES))
-        used = used_slots(descriptor, header, raw[livefile.HEADER_BYTES :])
-        seen = head[livefile.IDENTITY_AT :], used, bank
-        if self._last is None or self._last[0] != seen:  # most processes of a host do nothing between two looks
-            self._last = seen, self._look_anew(descriptor, head, header, open_slots(head, header, used), (at, bank))
-        return self._last[1]
+            raw = documents.read_part(descriptor, 0, livefile.HEADER_BYTES + SLOTS * livefile.SLOT_BYTES)
+            head = raw[: livefile.HEADER_BYTES]
+            header = livefile.read_header(head, os.fstat(descriptor).st_size)
+            last, mark = self._last, head[livefile.IDENTITY_AT :]
+            identity = last[1].identity if last is not None and last[0][0] == mark else livefile.read_identity(head)
+            self._is_beside = identity.get("under") in _NOT_LOOKED_AT
+            if header.state != livefile.RECORDING or self._is_beside:
+                return None
+            (active,) = struct.unpack_from("<I", head, livefile.ACTIVE_BANK_AT)
+            if active >= header.layout.bank_count:
+                raise FormatError("a live file whose active bank is none of it", livefile.ACTIVE_BANK_AT)
+            at = header.layout.bank_at(active)
+            bank = livefile.read_bank_head(documents.read_part(descriptor, at, livefile.BANK_HEADER_BYTES))
+            used = used_slots(descriptor, header, raw[livefile.HEADER_BYTES :])
+            seen = mark, used, bank
+            if last is None or last[0] != seen:  # most processes of a host do nothing between two looks
+                slots = open_slots(head, header, used)
+                self._last = last = seen, self._look_anew(descriptor, head, header, slots, (at, bank))
+            return last[1]
 
     def _look_anew(
         self, descriptor: int, head: bytes, header: livefile.Header, slots: list[livefile.Slot],

@@ -58,11 +58,9 @@ def _read_group(part: str) -> Group:
         return _read_span(part, RANKS)
     if kind in (HOST, ROLE) and name:
         return Group(kind, name)
-    if kind == PEERS:
-        return _read_span(name, PEERS)
     if kind in DIMENSIONS and name in (FIRST, LAST):
         return Group(kind, name, *((0, 0) if name == FIRST else (-1, -1)))
-    if kind in DIMENSIONS:
+    if kind in (PEERS, *DIMENSIONS):
         return _read_span(name, kind)
     raise ValueError(f"{part!r} is no group of ranks")
 

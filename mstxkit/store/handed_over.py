@@ -110,16 +110,15 @@ class HandedOver:
             self._state = () if isinstance(exc, FileNotFoundError) else None
             raise Unusable(self.path, f"cannot be opened: {exc.strerror}") from None
         try:
-            if (owner := os.fstat(descriptor).st_uid) != os.geteuid():
-                raise Unusable(self.path, f"belongs to user {owner}, not to {os.geteuid()}")
-            self._state, state = None, documents.settled_state(descriptor)
-            new = self._read_news(descriptor)
-            self._state = state if state and self._torn is None else None
-            return new
+            with documents.close_after(descriptor):
+                if (owner := os.fstat(descriptor).st_uid) != os.geteuid():
+                    raise Unusable(self.path, f"belongs to user {owner}, not to {os.geteuid()}")
+                self._state, state = None, documents.settled_state(descriptor)
+                new = self._read_news(descriptor)
+                self._state = state if state and self._torn is None else None
+                return new
         except OSError as exc:
             raise Unusable(self.path, f"cannot be read: {exc.strerror}") from None
-        finally:
-            os.close(descriptor)
 
     def _read_news(self, descriptor: int) -> NewSummaries:
         head = self._read_head(descriptor)
@@ -204,29 +203,24 @@ class SummaryRing:
             self._put_block(descriptor, rows, self._text_of(document, fixed))
 
     def _open_file(self) -> int:
+        flags = os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
         if not self._nonce:
-            return self._make_file()
+            self._make_file()
         try:
-            descriptor = os.open(self.path, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
-        except FileNotFoundError:
-            return self._make_file()  # somebody has cleared away
+            descriptor = os.open(self.path, flags)
+        except FileNotFoundError:  # somebody has cleared away
+            self._make_file()
+            descriptor = os.open(self.path, flags)
         if os.pread(descriptor, len(self._nonce), _NONCE_AT) == self._nonce:
             return descriptor
         os.close(descriptor)
         raise OSError(errno.ESTALE, f"{self.path} is another file by now")
 
-    def _make_file(self) -> int:
-        size = ROWS_AT + self.capacity * self._kind.row_bytes
-        descriptor = folders.allocate_file(self.path, size, documents.FILE_MODE)
-        try:
-            nonce = os.urandom(8)
+    def _make_file(self) -> None:
+        size, nonce = ROWS_AT + self.capacity * self._kind.row_bytes, os.urandom(8)
+        with folders.allocate_file(self.path, size, documents.FILE_MODE) as descriptor:
             os.pwrite(descriptor, _HEAD.pack(self._kind.magic, VERSION, self.capacity, 0, 0, 0, 0, nonce), 0)
             self._nonce, self._written, self._text = nonce, 0, b""
-            return descriptor
-        except BaseException:
-            self.path.unlink(missing_ok=True)
-            os.close(descriptor)
-            raise
 
     def _put_block(self, descriptor: int, rows: bytes, text: bytes) -> None:
         """First how far it goes, then all of it, then that it is there: a reader always knows what is whole."""

@@ -110,9 +110,8 @@ def read_summary(run: Path, name: str, run_id: str) -> Incident | None:
 
 def read_incidents(run: Path, run_id: str, unusable: list[Unusable] | None = None) -> list[Incident]:
     """Every incident of a run that has come to something, oldest first; files that cannot be used are added."""
-    return list(
-        filter(None, documents.each_usable(list_names(run), lambda name: read_summary(run, name, run_id), unusable))
-    )
+    summaries = documents.each_usable(list_names(run), lambda name: read_summary(run, name, run_id), unusable)
+    return list(filter(None, summaries))
 
 
 def reports_of(run: Path, name: str, run_id: str) -> dict[str, list[dict[str, Any]]]:

@@ -109,9 +109,12 @@ def name_of_host(folder: Path, suffix: str) -> str:
     return f"{identity.name_host()}-{hashlib.sha256(place.encode()).hexdigest()[:8]}{suffix}"
 
 
-def of_keeper(processes: Iterable[str], host: str, there: Iterable[str]) -> list[str]:
-    """Without those of hosts of other names that have keepers of their own among what is `there`, beside live files."""
+def of_keeper(there: Iterable[str], suffix: str, host: str) -> list[str]:
+    """The processes that have a file with this suffix among what is `there`, beside live files, without those of hosts
+    of other names that have keepers of their own.
+    """
     kept = {name[len(KEEPER) : -len(life.SUFFIX)] for name in there if name.startswith(KEEPER)} - {host}
+    processes = (name[: -len(suffix)] for name in there if name.endswith(suffix))
     return sorted(name for name in processes if name.rsplit("-", 2)[0] not in kept)
 
 

@@ -343,12 +343,6 @@ def read_bank(view: Buffer, layout: Layout, index: int) -> BankCopy | None:
     return BankCopy(index, seq, state, salt, origin, count, activated, raw, text)
 
 
-def is_untouched(view: Buffer, header: Header) -> bool:
-    """Was nothing ever recorded in it, and is nothing open?"""
-    banks = (read_bank(view, header.layout, index) for index in range(header.layout.bank_count))
-    return not any(bank is not None and bank.raw for bank in banks) and not read_slots(view, header)
-
-
 def activate_bank(view: memoryview, layout: Layout, index: int, seq: int, salt: int, origin: int, now_ns: int) -> None:
     """Make a free bank the active one."""
     _BANK.pack_into(view, layout.bank_at(index), seq, ACTIVE, salt, origin, 0, 0, now_ns)
@@ -382,7 +376,19 @@ def read_texts(text: bytes, salt: int | None) -> tuple[Texts, int]:
     for first, payload, (_, kind, _, entry_id, crc) in text_entries(text):
         if salt is not None and zlib.crc32(payload, salt & 0xFFFFFFFF) != crc:
             break
-        _keep_text(table, kind, entry_id, payload)
+        if kind == SITE and len(payload) >= _SITE.size:
+            own_stage, domain_bytes, name_bytes = _SITE.unpack_from(payload)
+            domain = payload[_SITE.size : _SITE.size + domain_bytes].decode("utf-8", "replace")
+            name = payload[_SITE.size + domain_bytes :][:name_bytes].decode("utf-8", "replace")
+            table.sites[entry_id] = SiteText(name, domain, own_stage)
+        elif kind == STAGE:
+            table.stages[entry_id] = payload.decode("utf-8", "replace")
+        elif kind == TEXT:
+            table.texts[entry_id] = payload.decode("utf-8", "replace")
+        elif kind == TRACK and len(payload) >= _TRACK.size:
+            thread, is_task = _TRACK.unpack_from(payload)
+            name = payload[_TRACK.size :].decode("utf-8", "replace")
+            table.tracks[entry_id] = TrackText(thread, bool(is_task), name).after(table.tracks.get(entry_id))
         left = first
     return table, left
 
@@ -411,19 +417,3 @@ def without_checksums(text: bytes) -> bytes:
         TRAILER.pack_into(made, end - TRAILER.size, *about, 0)
         end = first
     return bytes(made)
-
-
-def _keep_text(table: Texts, kind: int, entry_id: int, payload: bytes) -> None:
-    if kind == SITE and len(payload) >= _SITE.size:
-        own_stage, domain_bytes, name_bytes = _SITE.unpack_from(payload)
-        domain = payload[_SITE.size : _SITE.size + domain_bytes].decode("utf-8", "replace")
-        name = payload[_SITE.size + domain_bytes :][:name_bytes].decode("utf-8", "replace")
-        table.sites[entry_id] = SiteText(name, domain, own_stage)
-    elif kind == STAGE:
-        table.stages[entry_id] = payload.decode("utf-8", "replace")
-    elif kind == TEXT:
-        table.texts[entry_id] = payload.decode("utf-8", "replace")
-    elif kind == TRACK and len(payload) >= _TRACK.size:
-        thread, is_task = _TRACK.unpack_from(payload)
-        name = payload[_TRACK.size :].decode("utf-8", "replace")
-        table.tracks[entry_id] = TrackText(thread, bool(is_task), name).after(table.tracks.get(entry_id))

@@ -39,11 +39,7 @@ def make_session_folder(disk: Path, run_id: str, below: tuple[str, ...]) -> Path
     """
     if not disk.is_dir():
         raise FileNotFoundError(f"{disk} is not there")
-    folder = disk
-    for part in (*root_of(disk, run_id).relative_to(disk).parts, *below):
-        folder /= part
-        folders.make_folder(folder)
-    return folder
+    return folders.make_below(disk, (*root_of(disk, run_id).relative_to(disk).parts, *below))
 
 
 def sessions_below(folder: Path, parts: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:

@@ -91,10 +91,8 @@ def _read_request(message: Mapping[str, Any], presets: Iterable[str] | None, sou
     fields = message.get("request")
     table = fields if isinstance(fields, dict) else {}
     stages = _read_texts(table.get("stages", table.get("stage", [])))
-    may_name = Known(
-        stages, range(_RANKS_AT_MOST), _read_texts(table.get("preset")) if presets is None else tuple(presets)
-    )
-    request = check_request(fields, may_name, source)
+    presets = _read_texts(table.get("preset")) if presets is None else tuple(presets)
+    request = check_request(fields, Known(stages, range(_RANKS_AT_MOST), presets), source)
     if request.id != message.get("id"):
         raise ConfigError(f"{source}: it is not the id of the request in it, {request.id}")
     return request

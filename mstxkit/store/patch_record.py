@@ -9,7 +9,7 @@ from typing import Any, Iterable, Mapping
 from ..errors import FormatError
 from ..host import folders
 from . import documents, layout
-from .values import text_of
+from .values import short_text, text_of
 
 FORMAT, LIMIT_BYTES, _NAME_CHARACTERS = 1, 1 << 20, 200
 FIELDS = ("framework", "path", "state", "reason", "detail", "tier", "version")
@@ -31,7 +31,7 @@ def parse_record(raw: bytes) -> list[tuple[Any, ...]]:
     try:
         targets = json.loads(raw)["targets"]
         calls = [n if type(n := target.get("calls")) is int and 0 <= n < 1 << 63 else None for target in targets]
-        return [(*(_cut_text(target.get(name, "")) for name in FIELDS), n) for target, n in zip(targets, calls)]
+        return [(*(text_of(str(target.get(name, ""))) for name in FIELDS), n) for target, n in zip(targets, calls)]
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as exc:
         raise FormatError(f"the record of patches cannot be read: {exc}") from None
 
@@ -42,10 +42,7 @@ def parse_settings(raw: bytes) -> dict[str, str]:
     """
     try:
         settings = json.loads(raw).get("settings", {}).items()
-        return {_cut_text(name)[:_NAME_CHARACTERS]: _cut_text(value)[:_NAME_CHARACTERS] for name, value in settings}
+        short = short_text(_NAME_CHARACTERS)
+        return {short(str(name)): short(str(value)) for name, value in settings}
     except (ValueError, TypeError, AttributeError, RecursionError) as exc:
         raise FormatError(f"the record of patches cannot be read: {exc}") from None
-
-
-def _cut_text(value: Any) -> str:
-    return text_of(str(value))

@@ -6,8 +6,8 @@ import json
 from pathlib import Path
 from typing import Any, Mapping
 
-from ..errors import FormatError
-from ..host import identity
+from ..errors import CaptureError, FormatError
+from ..host import identity, life
 from . import documents, layout
 from .values import whole_number
 
@@ -15,12 +15,16 @@ FORMAT, LIMIT_BYTES = 1, 1 << 16
 _KEPT = ("run", "host", "boot", "pid", "pidns", "pid_start", "start")
 
 
-def write_pointer(file: Path, path: Path, who: Mapping[str, Any], life: str | None = None) -> None:
-    """Say that the process with this identity has its live file at `path`, and its proof of life at `life`.
-    Raises OSError: it cannot be written.
+def write_pointer(file: Path, path: Path, who: Mapping[str, Any]) -> None:
+    """Say that the process with this identity has its live file at `path`, and beside it its proof of life, if any.
+    Raises CaptureError: it cannot be written.
     """
-    pointer = {"format": FORMAT, "path": str(path), **{key: who[key] for key in _KEPT}, "life": life}
-    documents.replace_file(file, json.dumps(pointer).encode())
+    lock = str(path.with_suffix(life.SUFFIX))
+    pointer = {"format": FORMAT, "path": str(path), **{key: who[key] for key in _KEPT}}
+    try:
+        documents.replace_file(file, json.dumps({**pointer, "life": lock if life.is_held(lock) else None}).encode())
+    except OSError as exc:
+        raise CaptureError(f"the run folder {file.parent.parent} cannot be written: {exc.strerror or exc}") from exc
 
 
 def parse_pointer(raw: bytes) -> dict[str, Any]:
@@ -31,11 +35,6 @@ def parse_pointer(raw: bytes) -> dict[str, Any]:
     if (version := whole_number(pointer.get("format"))) > FORMAT:
         raise FormatError(f"pointer file of format {version}, written by a newer mstxkit: upgrade this one", 0)
     return pointer
-
-
-def read_pointer(file: Path) -> dict[str, Any] | None:
-    """The fields of a pointer file as they are; None where it cannot be read."""
-    return documents.read_json(file, LIMIT_BYTES)
 
 
 def all_here(run: Path) -> list[Path]:

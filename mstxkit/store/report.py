@@ -192,12 +192,8 @@ def fit_report(document: dict[str, Any]) -> dict[str, Any]:
     while len(json.dumps(document, default=str)) > LIMIT_BYTES - _ENVELOPE_BYTES:
         memory = document["memory"]
         early = {kind: dict(_keep_newer(list(of.items()))) for kind, of in memory["early"].items()}
-        memory = {
-            **memory,
-            "ended": _keep_newer(memory["ended"]),
-            "elsewhere": _keep_newer(memory["elsewhere"]),
-            "early": early,
-        }
+        newer = {key: _keep_newer(memory[key]) for key in ("ended", "elsewhere")}
+        memory = {**memory, **newer, "early": early}
         smaller = {**document, "reports": _keep_newer(document["reports"]), "memory": memory}
         if smaller == document:
             break

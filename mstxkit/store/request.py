@@ -153,14 +153,20 @@ class _RequestFields:
         if not isinstance(self.fields, dict):
             raise ConfigError(f"{self.source}: a request is a JSON object, not {shorten_value(self.fields)}")
         self._check_keys("", self.fields, _KEYS)
-        steps, occurrences = self._read_window()
+        steps, occurrences = (self._count_at("", self.fields, key, 1) for key in ("steps", "occurrences"))
+        if steps is not None and occurrences is not None:
+            self._wrong("occurrences", occurrences, f"steps={steps} is given too; give one of them")
+        elif occurrences is None:
+            steps = steps or 1
         options = self._read_options()
         created_ns, expires_ns = self._read_times()
+        if type(force := self.fields.get("force", False)) is not bool and force is not None:
+            self._wrong("force", force, "must be true or false")
         made = Request(
             stages=self._read_stages(), ranks=self._read_ranks(), steps=steps, occurrences=occurrences,
             preset=self._read_preset(bool(options)), options=options, sample=self._read_sample(), limits=self._limits(),
             reason=self._text_at("reason"), occasion=self._text_at("occasion"), planned=self._read_planned(),
-            created_ns=created_ns, expires_ns=expires_ns, force=self._flag_at("force"), role=self._text_at("role"),
+            created_ns=created_ns, expires_ns=expires_ns, force=force is True, role=self._text_at("role"),
         )  # fmt: skip
         id = self.fields.get("id")
         if not self.problems and id is not None and id != made.id:
@@ -219,12 +225,6 @@ class _RequestFields:
         if not self.problems and len(distinct) < len(ranks):
             self._wrong("ranks", list(ranks), "a rank is given twice")
         return tuple(distinct)
-
-    def _read_window(self) -> tuple[int | None, int | None]:
-        steps, occurrences = (self._count_at("", self.fields, key, 1) for key in ("steps", "occurrences"))
-        if steps is not None and occurrences is not None:
-            self._wrong("occurrences", occurrences, f"steps={steps} is given too; give one of them")
-        return (1 if steps is None and occurrences is None else steps), occurrences
 
     def _read_preset(self, has_options: bool) -> str | None:
         preset = self.fields.get("preset")
@@ -295,12 +295,12 @@ class _RequestFields:
 
     def _table_at(self, key: str, allowed: Collection[str]) -> Mapping[str, Any]:
         table = self.fields.get(key)
-        if table is not None and not isinstance(table, dict):
+        if isinstance(table, dict):
+            self._check_keys(f"{key}.", table, allowed)
+            return table
+        if table is not None:
             self._wrong(key, table, f"must be an object of {', '.join(allowed)}")
-        if not isinstance(table, dict):
-            return {}
-        self._check_keys(f"{key}.", table, allowed)
-        return table
+        return {}
 
     def _count_at(
         self, place: str, table: Mapping[str, Any], key: str, least: int, most: int = COUNT_AT_MOST
@@ -310,12 +310,6 @@ class _RequestFields:
             return value
         self._wrong(f"{place}{key}", value, f"must be a whole number from {least} to {most}")
         return None
-
-    def _flag_at(self, key: str) -> bool:
-        value = self.fields.get(key)
-        if value is not None and type(value) is not bool:
-            self._wrong(key, value, "must be true or false")
-        return value is True
 
     def _text_at(self, key: str) -> str:
         value = self.fields.get(key)

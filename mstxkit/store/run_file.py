@@ -106,6 +106,5 @@ def _agreed_id(folder: Path, new_id: str) -> str:
 
 
 def _write_run(folder: Path, run_id: str) -> bool:
-    return documents.write_new(
-        folder / layout.RUN_FILE, documents.encode_document(run_id, {"created_ns": time.time_ns()})
-    )
+    content = documents.encode_document(run_id, {"created_ns": time.time_ns()})
+    return documents.write_new(folder / layout.RUN_FILE, content)

@@ -1,7 +1,7 @@
 """What happens to sealed files once they are written, in a process of its own on each host, at the lowest priority: it
 moves them from the host's own disk into the run, keeps the quotas of host and run, and removes what is too old.
 
-`recorder/caretaking.py` starts it every few minutes and at the end; nothing of a training is in it. One of a host is at
+`recorder/keeper.py` starts it every few minutes and at the end; nothing of a training is in it. One of a host is at
 work for a run. Only sealed files of this run are ever removed: no summary, no verdict, nothing that a link leads to.
 
 A file is claimed by a rename, copied under another name, read again, compared, renamed into its place, and only then
@@ -18,14 +18,14 @@ import stat
 import sys
 import time
 from pathlib import Path
-from typing import Callable, Iterable, NamedTuple
+from typing import Iterable, NamedTuple
 
 from ..errors import FormatError, MstxkitError
 from ..host import detached, identity, life
 from ..host.priority import give_way
 from . import block_index, care_record, documents, layout, process_pointer, run_file, sealed_place, segment
 from .care_record import CareRecord, Cost, SealedCare
-from .fetching import Pace, copy_file, is_same, why_no_room
+from .fetching import copy_file, is_same, why_no_room
 from .values import whole_number
 
 LOCK = f"{layout.PASSED_ON}care.lock"
@@ -63,7 +63,7 @@ def take_care(care: SealedCare, within_s: float = 0.0) -> Moved | None:
         ledger.finish()
         moved = Moved([])
         if care.place is not None and care.mb_s > 0:
-            moved = move_all(care.place, care.run, Writers(care.run, care.live), Pace(care.mb_s * 1e6))
+            moved = move_all(care.place, care.run, Writers(care.run, care.live), care.mb_s)
         try:
             _tidied_here(care, ledger, moved)
             ledger.say(moved.problem)
@@ -86,7 +86,7 @@ class _Ledger:
     """What was removed, here and in the run: a copy here counts, as the run's disk may be full."""
 
     def __init__(self, care: SealedCare, name: str = "") -> None:
-        self._care, self._is_of_run = care, bool(name)
+        self._care = care
         token = None if care.place is None else sealed_place.token_of(care.place)
         self._own = None if name else (care.place or care.live) / _OWN_COPY
         # Of a host with no place of its own: containers may share its name, and have another /dev/shm each.
@@ -94,8 +94,8 @@ class _Ledger:
         self._file = care.run / layout.CARE / (name or care_record.name_of(identity.name_host(), token or key))
         own = None if self._own is None else care_record.read_file(self._own, care.run_id)
         before = own or care_record.read_file(self._file, care.run_id) or CareRecord("")
-        place = ("", "") if care.place is None or name else (str(care.place), token or "")
-        self.record = before._replace(host="" if name else identity.name_host(), folder=place[0], token=place[1])
+        folder, host = "" if care.place is None else str(care.place), "" if name else identity.name_host()
+        self.record = before._replace(host=host, folder=folder, token=token or "")
         self._before = before
 
     def finish(self) -> None:
@@ -113,9 +113,8 @@ class _Ledger:
             costs = {file.name: Cost(1, file.bytes, records_in(paths[file.name])) for file in some}
             self._keep_record(self.record._replace(removing=costs))
             gone = {name: cost for name, cost in costs.items() if self._unlink_file(name)}
-            self._keep_record(
-                self.record._replace(removed=care_record.add_removals(self.record.removed, gone), removing={})
-            )
+            removed = care_record.add_removals(self.record.removed, gone)
+            self._keep_record(self.record._replace(removed=removed, removing={}))
 
     def _unlink_file(self, name: str) -> bool:
         """Was it there? Another one that removes it counts it."""
@@ -138,10 +137,10 @@ class _Ledger:
         """Let the run know: what is here still, and what was removed.
         Raises OSError, CaptureError: it cannot be written there; it is kept here, and said the next time.
         """
-        sizes = [] if self._care.place is None or self._is_of_run else _list_sealed(self._care, self._care.folders[:1])
+        sizes = [] if self._care.place is None else _list_sealed(self._care, self._care.folders[:1])
         record = self.record._replace(files=len(sizes), bytes=sum(file.bytes for file in sizes), problem=problem)
         is_news = record != self._before._replace(as_of_ns=record.as_of_ns)
-        if is_news or self._is_of_run or care_record.read_file(self._file, self._care.run_id) is None:
+        if is_news or self._own is None or care_record.read_file(self._file, self._care.run_id) is None:
             self._keep_record(record._replace(as_of_ns=time.time_ns()))
             if self._own is not None:
                 care_record.write_record(self._file, self._care.run_id, self.record)
@@ -149,12 +148,9 @@ class _Ledger:
 
 def _tidied_here(care: SealedCare, ledger: _Ledger, moved: Moved) -> None:
     """The quotas of processes and of this host, and what is too old on its own disk."""
-    writers = Writers(care.run, care.live)
     if care.place is not None:
-        here = _list_sealed(care, [care.place])
-        names = [file.name for file in here]
         # What of a process is in the run is newer than nothing that is here.
-        ledger.remove(too_old(here, care.before_ns(), writers.may_write, layout.newest_of_each(names)))
+        ledger.remove(too_old(_list_sealed(care, [care.place]), care))
         for process in sorted({layout.sealed_process(name) for name in moved.names}):
             ledger.remove(find_beyond(_of_process(care, process), care.quota_bytes))
     if care.host_bytes:
@@ -189,9 +185,7 @@ def _tidied_as_a_whole(care: SealedCare) -> None:
                 ledger = _Ledger(care._replace(place=None), name)
                 ledger.finish()
                 files = _list_sealed(care, care.folders[-1:])
-                newest = layout.newest_of_each([file.name for file in files])
-                writers = Writers(care.run, care.live)
-                old = too_old(files, care.before_ns(), writers.may_write, newest)
+                old = too_old(files, care)
                 ledger.remove(old)
                 ledger.remove(find_beyond([file for file in files if file not in old], care.run_bytes))
                 ledger.say()
@@ -247,14 +241,14 @@ def pick_finished(names: list[str], writers: Writers) -> list[str]:
             if name not in newest or not writers.may_write(layout.sealed_process(name))]  # fmt: skip
 
 
-def move_all(place: Path, run: Path, writers: Writers, pace: Pace) -> Moved:
+def move_all(place: Path, run: Path, writers: Writers, mb_s: float) -> Moved:
     """Move all that is finished, until one cannot be moved. Never raises."""
     moved: list[str] = []
     problem = ""
     try:
         for name in pick_finished(sealed_place.names_in(place), writers):
             try:
-                move_file(place, run / layout.SEALED, name, pace)
+                move_file(place, run / layout.SEALED, name, mb_s)
                 moved.append(name)
             except MstxkitError as exc:
                 problem = str(exc)
@@ -263,7 +257,7 @@ def move_all(place: Path, run: Path, writers: Writers, pace: Pace) -> Moved:
     return Moved(moved, problem)
 
 
-def move_file(place: Path, sealed: Path, name: str, pace: Pace) -> None:
+def move_file(place: Path, sealed: Path, name: str, mb_s: float) -> None:
     """Move one file, from whatever state it is in.
     Raises OSError, MstxkitError: it cannot be; then it is where it was, or claimed.
     """
@@ -278,7 +272,7 @@ def move_file(place: Path, sealed: Path, name: str, pace: Pace) -> None:
         if source != claimed:
             os.rename(source, claimed)
         if not is_same(claimed, target):
-            copy_file(claimed, target, pace)
+            copy_file(claimed, target, mb_s)
         os.fsync(folder)
     claimed.unlink()
 
@@ -303,12 +297,12 @@ def find_beyond(files: Iterable[SealedFile], limit_bytes: int) -> list[SealedFil
     return chosen
 
 
-def too_old(
-    files: Iterable[SealedFile], before_ns: int, may_write: Callable[[str], bool], newest: set[str]
-) -> list[SealedFile]:
-    """What was last written to before that time, but for the newest file of a process that `may_write` to it."""
+def too_old(files: list[SealedFile], care: SealedCare) -> list[SealedFile]:
+    """What was last written to too long ago, but for the newest file of a process that may still write to it."""
+    before_ns, writers = care.before_ns(), Writers(care.run, care.live)
+    newest = layout.newest_of_each([file.name for file in files])
     old = [file for file in sorted(files, key=_age_of) if file.mtime_ns < before_ns]
-    return [file for file in old if file.name not in newest or not may_write(layout.sealed_process(file.name))]
+    return [file for file in old if file.name not in newest or not writers.may_write(layout.sealed_process(file.name))]
 
 
 def _age_of(file: SealedFile) -> tuple[int, str, int]:

@@ -64,12 +64,6 @@ class Payload(NamedTuple):
     m: int
     extent: Extent = NOTHING
 
-    @classmethod
-    def of_engine(cls, parts: tuple[Any, ...]) -> Payload:
-        """What `encode_bank` of an engine gives."""
-        texts, planes, attributes, n, m, extent = parts
-        return cls(texts, planes, attributes, n, m, Extent(*extent))
-
 
 class Content(NamedTuple):
     """What becomes the content of a records block: texts as they are stored, planes, attributes, one after another."""
@@ -266,11 +260,6 @@ def to_planes(words: list[int]) -> bytes:
         numbers.byteswap()
     raw = numbers.tobytes()
     return b"".join(raw[k :: records.RECORD_BYTES] for k in range(records.RECORD_BYTES))
-
-
-def join_payload(payload: Payload) -> bytes:
-    """The parts of a records block as one stream, to be compressed."""
-    return b"".join((payload.texts, payload.planes, payload.attributes))
 
 
 def split_stream(stream: bytes, meta: dict[str, Any]) -> Payload:

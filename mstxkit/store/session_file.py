@@ -13,6 +13,7 @@ docs/guide/sessions.md has the fields.
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import time
@@ -91,7 +92,7 @@ class SessionFile:
     def __init__(self, run: Path, start: SessionStart) -> None:
         self.folder = self.data = _make_folder(run, start)
         self.document = _describe_begin(start)
-        self._run, self._is_only_window = run, start.order.is_only_window
+        self._run = run
         if start.order.local is not None:
             below = self.folder.relative_to(run / layout.PROFILES).parts
             self.data = local_place.make_session_folder(start.order.local, start.order.run_id, below)
@@ -108,8 +109,7 @@ class SessionFile:
             # Put whole data of a request into its folder; the document says where they are from then on.
             is_for_tools = outcome.is_whole and self.document["request"] and self.data == self.folder
             if outcome.folder is not None and is_for_tools:
-                place = into_request(self._run, self.folder, self.document, outcome.folder, self._is_only_window)
-                self.document["output"] = place
+                self.document["output"] = into_request(self._run, self.folder, self.document, outcome.folder)
         except (OSError, MstxkitError) as exc:
             self.document["notes"].append(f"its data stay beside this file: {exc}")
         return self._replace_document()
@@ -143,10 +143,7 @@ def _make_folder(run: Path, start: SessionStart) -> Path:
     """The new folder. Each part of the way is a folder of this user's own: no link leads out of the run."""
     if not run.is_dir():
         raise FileNotFoundError(f"the run folder {run} is not there")
-    folder = run
-    for part in layout.session_parts(start.order.stage, start.order.step, start.order.rank):
-        folder /= part
-        folders.make_folder(folder)
+    folder = folders.make_below(run, layout.session_parts(start.order.stage, start.order.step, start.order.rank))
     while True:
         made = folder / f"{time.time_ns()}-{os.getpid()}"
         try:
@@ -156,26 +153,23 @@ def _make_folder(run: Path, start: SessionStart) -> Path:
             continue
 
 
-def into_request(run: Path, folder: Path, document: dict[str, Any], output: Path, is_only_window: bool) -> str:
+def into_request(run: Path, folder: Path, document: dict[str, Any], output: Path) -> str:
     """Move what a profiler wrote into the folder of its request; the way there from the session's folder.
     Raises OSError, CaptureError: it stays where it is.
     """
-    place = place_in_request(run, folder, document, is_only_window)
+    place = place_in_request(run, folder, document)
     if os.path.lexists(place / output.name):
         raise FileExistsError(f"{place / output.name} is there already")
     os.rename(output, place / output.name)
     return os.path.relpath(place / output.name, folder)
 
 
-def place_in_request(run: Path, folder: Path, document: dict[str, Any], is_only_window: bool) -> Path:
+def place_in_request(run: Path, folder: Path, document: dict[str, Any]) -> Path:
     """The folder of its request for a session's data, made or checked. Raises: OSError, CaptureError."""
     nth = sum(name <= folder.name for name in os.listdir(folder.parent))
-    place, step = run, step_number(document.get("step"))
     request, stage = (text_of(document.get(key)) for key in ("request", "stage"))
-    for part in layout.request_parts(request, stage, step, nth, is_only_window):
-        place /= part
-        folders.make_folder(place)
-    return place
+    step, is_only = step_number(document.get("step")), document.get("is_only_window") is not False
+    return folders.make_below(run, layout.request_parts(request, stage, step, nth, is_only))
 
 
 def _describe_begin(start: SessionStart) -> dict[str, Any]:
@@ -246,18 +240,15 @@ def read_sessions(
     """Every profile of a run, light ones too, by stage, step, rank and start; what cannot be read is added to
     `unusable`. `run_id`: "" where it is unknown: then none is of another run.
     """
-    top, unusable = os.path.join(run, layout.PROFILES), [] if unusable is None else unusable
-    for count, place in enumerate(_list_folders(top, layout.SESSION_DEPTH)):
-        if count == SESSIONS_AT_MOST:
-            unusable.append(Unusable(top, f"more than {count} profiles: the rest is left out"))
-            return
-        try:
-            document = documents.read_document(Path(place, SESSION_FILE), run_id)
-        except Unusable as exc:
-            unusable.append(exc)
-            continue
+    top = os.path.join(run, layout.PROFILES)
+    places = _list_folders(top, layout.SESSION_DEPTH)
+    each = ((place, Path(place, SESSION_FILE)) for place in itertools.islice(places, SESSIONS_AT_MOST))
+    reading = documents.each_usable(each, lambda at: (at[0], documents.read_document(at[1], run_id)), unusable)
+    for place, document in reading:
         if document is not None:
             yield RecordedSession(text_of(os.path.relpath(place, run)), document)
+    if unusable is not None and next(places, None) is not None:
+        unusable.append(Unusable(top, f"more than {SESSIONS_AT_MOST} profiles: the rest is left out"))
 
 
 def _list_folders(path: str, depth: int) -> Iterator[str]:

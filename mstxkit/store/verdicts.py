@@ -121,11 +121,6 @@ def life_of(name: str) -> LifeName:
     return LifeName(match[1], int(match[2])) if match else LifeName(name[: -len(layout.VERDICTS_SUFFIX)], 0)
 
 
-def write_fence(sizes: Mapping[str, int]) -> bytes:
-    """The first line of a life: of the files before it so many bytes count."""
-    return json.dumps({_FENCE: dict(sizes)}).encode() + b"\n"
-
-
 def in_order(contents: Mapping[str, bytes]) -> Iterable[tuple[LifeName, bytes]]:
     """What counts of each file, a judge's lives one after the other. `contents`: by the names of the files."""
     lives = {name: life_of(name) for name in contents}
@@ -147,10 +142,8 @@ def read_verdicts(run: Path, unusable: list[documents.Unusable] | None = None, b
     newest: dict[str, tuple[str, Verdict]] = {}
     folder = run / layout.VERDICTS
     names = [name for name in documents.names_in(folder, layout.VERDICTS_SUFFIX) if name.startswith(by)]
-    contents = documents.each_usable(
-        names, lambda name: (name, documents.read_small(folder / name, LIMIT_BYTES)), unusable
-    )
-    for life, content in in_order({name: content or b"" for name, content in contents}):
+    reading = documents.each_usable(names, lambda n: (n, documents.read_small(folder / n, LIMIT_BYTES)), unusable)
+    for life, content in in_order({name: content or b"" for name, content in reading}):
         # The last line may be half written.
         lines = (Verdict.read(documents.object_in(line)) for line in content.split(b"\n"))
         for verdict in filter(None, lines):
@@ -191,7 +184,9 @@ class JudgeLife:
         """Make its file, unless another one has made it meanwhile."""
         before = self._list_lives()
         sizes = {name: os.stat(self._folder / name, follow_symlinks=False).st_size for name in before}
-        self._fence, self._life = write_fence(sizes), max(before.values(), default=0) + 1
+        # The first line of a life: of the files before it so many bytes count.
+        self._fence = json.dumps({_FENCE: sizes}).encode() + b"\n"
+        self._life = max(before.values(), default=0) + 1
         self._file = self._folder / LifeName(self._who, self._life).file
         try:
             os.close(os.open(self._file, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, documents.FILE_MODE))

@@ -104,9 +104,9 @@ def killed(process: subprocess.Popen[str], number: int = signal.SIGKILL) -> None
 
 DIES = """
     import sys, mstxkit, mstxkit.capturing
-    from mstxkit.recorder import here
+    from mstxkit.recorder import current
     mstxkit.capture(sys.argv[1])
-    here.recorder.sealer.each_second = int
+    current.recorder.sealer.each_second = int
     mstxkit.capturing._beside.keeper.get().background.pause()
     with mstxkit.mstx_range("ended"):
         pass

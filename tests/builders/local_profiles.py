@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from mstxkit.store import fetching, local_place, run_file
-from mstxkit.store.fetching import Pace, fetch_all
+from mstxkit.store.fetching import fetch_all
 from mstxkit.store.session_file import Order, SessionFile, SessionOutcome, SessionStart
 
 REQUEST = "ab" * 8
@@ -46,7 +46,7 @@ class Place:
         return file
 
     def fetch(self) -> list[fetching.Fetched]:
-        return list(fetch_all(self.run, self.run_id, self.root, Pace(0)))
+        return list(fetch_all(self.run, self.run_id, self.root, 0.0))
 
     def told(self, file: SessionFile) -> dict[str, Any]:
         told: dict[str, Any] = json.loads((file.folder / "session.json").read_text())

@@ -150,7 +150,7 @@ class ProcessFiles:
             "text_bytes": len(payload.texts), "codec": "zlib", "extent": extent,
             "stages": [stages.get(stage) for stage in reach.stages],
         }  # fmt: skip
-        return block_index.make_block(segment.RECORDS, meta, zlib.compress(segment.join_payload(payload)), payload.n)
+        return block_index.make_block(segment.RECORDS, meta, zlib.compress(b"".join(payload[:3])), payload.n)
 
     def seal_indexed(
         self, *banks: BankFiles, ended: str | None = "exit", index_at: tuple[int, ...] = (),
@@ -177,7 +177,7 @@ class ProcessFiles:
 
     def block(self, bank: BankFiles, codec: str = "zlib") -> bytes:
         payload = segment.encode_bank(bank.raw, bank.text, bank.salt)
-        stream = segment.join_payload(payload)
+        stream = b"".join(payload[:3])
         codec, packed = segment.compress_stream(stream) if codec != "zlib" else ("zlib", zlib.compress(stream))
         meta = {
             **self.meta(), "bank": bank.seq, "origin": bank.origin, "records": payload.n,

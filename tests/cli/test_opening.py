@@ -37,9 +37,10 @@ def session(run: Path, name: str, *, rank: int = 0, step: int = 5, only: bool = 
     raw.mkdir() if "_ascend_" in name else raw.write_text("{}")
     document: dict[str, Any] = {
         "format": 1, "run": RUN_ID, "rank": rank, "stage": "actor_update", "step": step, "request": REQUEST,
-        "state": "recorded", "output": raw.name, "backend": "torch_npu", **fields,
+        "state": "recorded", "output": raw.name, "backend": "torch_npu", "is_only_window": only,
+        **fields,
     }  # fmt: skip
-    document["output"] = session_file.into_request(run, folder, document, raw, only)
+    document["output"] = session_file.into_request(run, folder, document, raw)
     (folder / "session.json").write_text(json.dumps(document))
     return folder / str(document["output"])
 

@@ -70,7 +70,7 @@ def test_what_could_not_be_fetched_ends_with_1_and_the_reason(place: Place) -> N
     assert "neither a file nor a folder" in done.output
 
 
-@pytest.mark.parametrize(("name", "count"), [("_Move._into_request", 0), ("os.rename", 3), ("shutil.rmtree", 0)])
+@pytest.mark.parametrize(("name", "count"), [("_into_request", 0), ("os.rename", 3), ("shutil.rmtree", 0)])
 def test_the_last_one_that_is_cut_off_is_gone_on_with(
     place: Place, monkeypatch: pytest.MonkeyPatch, name: str, count: int
 ) -> None:

@@ -20,10 +20,10 @@ def test_a_program_that_waits_for_all_of_its_children_has_none_of_ours(run: Path
     said = lives.run(
         """
         import os, sys, time, mstxkit
-        from mstxkit.recorder import here
+        from mstxkit.recorder import current
         from mstxkit.store import layout
         mstxkit.capture(sys.argv[1], hang_s=1)
-        lock, until_s = here.recorder.live.path.parent / layout.WATCH_LOCK, time.monotonic() + 60
+        lock, until_s = current.recorder.live.path.parent / layout.WATCH_LOCK, time.monotonic() + 60
         while not lock.exists() and time.monotonic() < until_s:
             time.sleep(0.001)
         assert lock.exists()
@@ -46,22 +46,22 @@ def test_a_program_that_is_the_first_of_its_container_keeps_no_zombie_of_ours(ru
     program = """
         import os, signal, sys, time, mstxkit
         from mstxkit import capturing
-        from mstxkit.host import apart, proc_files
+        from mstxkit.host import detached, proc_files
         assert os.getpid() == 1
         mstxkit.capture(sys.argv[1], hang_s=60)
         starter = capturing._beside.keeper.get()._watchman
         gone = []
         for _ in range(2):
-            while not apart._children or apart._children[-1] in gone:  # the keeper starts it, or this does
+            while not detached._children or detached._children[-1] in gone:  # the keeper starts it, or this does
                 starter._next_s = 0
                 starter.consider()
-            gone.append(apart._children[-1])
+            gone.append(detached._children[-1])
             os.kill(gone[-1], signal.SIGKILL)
             while proc_files.stat_of(f"/proc/{gone[-1]}")[0] != "Z":
                 time.sleep(0.001)
         starter._next_s = 0
         starter.consider()
-        print([pid for pid in gone if os.path.exists(f"/proc/{pid}")], len(apart._children))
+        print([pid for pid in gone if os.path.exists(f"/proc/{pid}")], len(detached._children))
     """
     done = subprocess.run(
         [*own, sys.executable, "-c", lives.dedented(program), str(run)], env=lives.environment(), capture_output=True,

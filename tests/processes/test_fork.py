@@ -294,12 +294,12 @@ def test_what_the_parent_coalesces_for_its_cost_the_child_records(run: Path) -> 
         """
         import os, sys, mstxkit
         from mstxkit import capturing
-        from mstxkit.recorder import here
+        from mstxkit.recorder import current
         mstxkit.capture(sys.argv[1], budget_ratio=1e-9)
         for _ in range(1000):
             with mstxkit.mstx_range("x"):
                 pass
-        here.recorder.sealer._govern()
+        current.recorder.sealer._govern()
         assert mstxkit.status().governor["coalescing"] == ["x"]
         if (pid := os.fork()) == 0:
             assert mstxkit.status().governor["coalescing"] == []
@@ -362,9 +362,9 @@ def test_a_child_whose_thread_cannot_be_started_records_once_it_can(run: Path) -
         NO_THREADS
         + """
     def child():
-        from mstxkit.recorder import here
+        from mstxkit.recorder import current
         threading.stack_size(0)
-        record_until(lambda: here.recorder)
+        record_until(lambda: current.recorder)
         with mstxkit.mstx_range("recorded"):
             pass
     forked(child)

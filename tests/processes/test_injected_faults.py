@@ -192,7 +192,7 @@ def test_a_fault_around_a_fork_never_reaches_the_program(run: Path, where: str) 
     lives.run(
         """
         import importlib, os, sys, mstxkit, mstxkit.capturing
-        from mstxkit.recorder import here
+        from mstxkit.recorder import current
         from mstxkit.recorder import background, forking, live
         mstxkit.capture(sys.argv[1])
         owner, _, name = sys.argv[2].rpartition(".")

@@ -104,8 +104,8 @@ def test_a_child_that_lives_on_is_known_though_it_says_nothing(run: Path) -> Non
         + """
     late_start._AFTER_S = 1.0
     if (pid := os.fork()) == 0:
-        from mstxkit.recorder import here
-        while not here.recorder: time.sleep(0.01)
+        from mstxkit.recorder import current
+        while not current.recorder: time.sleep(0.01)
         sys.exit()
     os.waitpid(pid, 0)
     """,
@@ -172,12 +172,12 @@ def test_a_parent_that_forks_all_the_time_is_seen_to_live_and_is_sealed(run: Pat
     lives.run(
         """
         import os, sys, time, mstxkit
-        from mstxkit.recorder import here
+        from mstxkit.recorder import current
         from mstxkit.store import livefile
         mstxkit.capture(sys.argv[1], heartbeat_s=0.01, seal_every_s=0.2)
-        def is_sealed(): return any(file.stat().st_size > 4096 for file in (here.recorder.run / "sealed").iterdir())
+        def is_sealed(): return any(file.stat().st_size > 4096 for file in (current.recorder.run / "sealed").iterdir())
         began, deadline = time.monotonic_ns(), time.monotonic() + 60
-        seen = lambda: livefile.heartbeat_ns(here.live_view()) > began + 1_000_000_000
+        seen = lambda: livefile.heartbeat_ns(current.live_view()) > began + 1_000_000_000
         while not (seen() and is_sealed()):
             assert time.monotonic() < deadline, (seen(), is_sealed())
             for number in range(200):

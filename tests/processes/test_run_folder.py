@@ -216,14 +216,14 @@ def test_a_file_size_limit_is_weathered_like_a_full_disk(run: Path) -> None:
     lives.run(
         """
         import resource, signal, sys, mstxkit, mstxkit.capturing
-        from mstxkit.recorder import here
+        from mstxkit.recorder import current
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
         started = mstxkit.capture(sys.argv[1], bank_bytes=16384, banks=8, slots=16)
         resource.setrlimit(resource.RLIMIT_FSIZE, (1000, resource.RLIM_INFINITY))
         for _ in range(2000):
             with mstxkit.mstx_range("x"):
                 pass
-        sealer = here.recorder.sealer
+        sealer = current.recorder.sealer
         assert not sealer.seal_full_banks()
         resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
         assert sealer.seal_full_banks()
@@ -257,13 +257,13 @@ def test_after_its_folder_was_removed_a_killed_process_can_still_be_collected(ru
     process = lives.start(
         """
         import os, shutil, signal, sys, mstxkit, mstxkit.capturing
-        from mstxkit.recorder import here
+        from mstxkit.recorder import current
         mstxkit.capture(sys.argv[1], bank_bytes=16384, banks=8, slots=16)
         shutil.rmtree(sys.argv[1])
         for _ in range(1000):
             with mstxkit.mstx_range("x"):
                 pass
-        here.recorder.sealer.seal_full_banks()
+        current.recorder.sealer.seal_full_banks()
         os.kill(os.getpid(), signal.SIGKILL)
         """,
         run,

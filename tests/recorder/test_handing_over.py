@@ -327,7 +327,7 @@ COUNTED(sem_clockwait, (sem_t * s, clockid_t c, const struct timespec *t), (s, c
 TRAINS = """
     import ctypes, os, sys, mstxkit
     from mstxkit.engine.choose import engine
-    from mstxkit.recorder import here
+    from mstxkit.recorder import current
 
     locks = ctypes.PyDLL(None).locks_so_far if len(sys.argv) > 2 else lambda: 0
 
@@ -345,7 +345,7 @@ TRAINS = """
 
     with mstxkit.capture(sys.argv[1]):
         steps(20)
-        here.recorder.park()  # no other thread takes the GIL meanwhile
+        current.recorder.park()  # no other thread takes the GIL meanwhile
         steps(20)
         os.getppid()
         before = locks()
@@ -358,7 +358,7 @@ TRAINS = """
         before = locks()
         engine.wake()
         of_waking = locks() - before
-        here.recorder.resume()
+        current.recorder.resume()
     print(of_stages, of_steps, of_waking)
 """
 needs_c = pytest.mark.skipif(not engine.NATIVE, reason="the twin takes Python's locks")

@@ -14,7 +14,7 @@ from mstxkit import faults
 from mstxkit.errors import CaptureError
 from mstxkit.host import identity, life
 from mstxkit.recorder import live
-from mstxkit.store import livefile, run_file
+from mstxkit.store import livefile, process_pointer, run_file
 
 LAYOUT = livefile.Layout(slot_count=8, bank_count=2, bank_bytes=16384)
 
@@ -137,7 +137,7 @@ def test_a_file_that_cannot_be_removed_keeps_its_pointer(tmp_path: Path, monkeyp
 def test_a_pointer_can_be_written_again(made: live.LiveFile) -> None:
     before = json.loads(made.pointer.read_text())
     made.pointer.unlink()
-    live.announce_again(made)
+    process_pointer.write_pointer(made.pointer, made.path, livefile.read_identity(made.view))
 
     assert json.loads(made.pointer.read_text()) == before
 

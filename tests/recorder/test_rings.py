@@ -12,6 +12,7 @@ from typing import Any, Iterator
 import pytest
 
 from mstxkit import faults
+from mstxkit.host import clock
 from mstxkit.recorder import rings, torch_rings
 from mstxkit.recorder.rings import News, Rings, RingSchedule
 from mstxkit.recorder.torch_rings import GroupOfRing, TorchRing
@@ -167,8 +168,8 @@ def test_what_was_stamped_before_the_clock_was_set_is_left_out(
     reading = Rings(tmp_path, kept.put)
     ring.add(2)
     asked(reading, tmp_path)
-    offset_ns = torch_rings.offset_ns()
-    monkeypatch.setattr(torch_rings, "offset_ns", lambda: offset_ns + 5000 * MS)
+    half_ns, mono_ns, wall_ns = clock.ask_both()
+    monkeypatch.setattr(clock, "ask_both", lambda: (half_ns, mono_ns, wall_ns + 5000 * MS))
     ring.add(2)
     asked(reading, tmp_path)
     ring.add(1)

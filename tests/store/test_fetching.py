@@ -21,7 +21,6 @@ from mstxkit.errors import CaptureError
 from mstxkit.host import identity
 from mstxkit.store import fetching, local_place, retention
 from mstxkit.store.aftercare import Care, take_care
-from mstxkit.store.fetching import Pace
 from mstxkit.store.session_file import read_sessions
 
 
@@ -75,7 +74,7 @@ def test_what_still_records_stays_and_what_a_killed_process_left_comes_beside_it
     assert sorted(os.listdir(killed.folder)) == ["node_1_1_ascend_pt", "session.json"]
 
 
-@pytest.mark.parametrize("name", ["copy_file", "_Move._say", "_Move._into_request", "shutil.rmtree", "os.rename"])
+@pytest.mark.parametrize("name", ["copy_file", "_say_so", "_into_request", "shutil.rmtree", "os.rename"])
 @pytest.mark.parametrize("count", range(3))
 def test_where_it_is_cut_off_the_next_one_goes_on(
     place: Place, monkeypatch: pytest.MonkeyPatch, name: str, count: int
@@ -116,9 +115,9 @@ def test_what_cannot_be_listed_for_a_moment_is_not_taken_for_nothing(
 KILLED = """
 import sys
 from pathlib import Path
-from mstxkit.store.fetching import Pace, fetch_all
+from mstxkit.store.fetching import fetch_all
 run, run_id, root = sys.argv[1:]
-list(fetch_all(Path(run), run_id, Path(root), Pace(20e6)))
+list(fetch_all(Path(run), run_id, Path(root), 20))
 """
 
 
@@ -240,9 +239,13 @@ def test_the_place_of_a_real_one_is(place: Place) -> None:
     assert local_place.root_named_by(place.told(file), below, place.run_id) == place.root
 
 
-def test_the_pace_holds() -> None:
+def test_the_pace_holds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     slept: list[float] = []
-    Pace(50e6, slept.append).passed(25_000_000)
+    (tmp_path / "data").write_bytes(bytes(1_000_000))
+    with monkeypatch.context() as patched:
+        patched.setattr(fetching.time, "sleep", slept.append)
+        fetching.copy_file(tmp_path / "data", tmp_path / "copy", 2.0)
+        fetching.copy_file(tmp_path / "data", tmp_path / "another", 0.0)
 
     assert slept == [0.5]
 

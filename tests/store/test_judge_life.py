@@ -106,4 +106,12 @@ def test_a_life_is_the_last_number_of_the_name() -> None:
     assert verdicts.life_of("hang-h.0.12-ab.jsonl") == ("hang-h.0.12-ab", 0)
     assert verdicts.life_of("controller.0012.jsonl") == (WHO, 12)
     assert verdicts.LifeName(WHO, 12).file == "controller.0012.jsonl"
-    assert json.loads(verdicts.write_fence({"a": 3})) == {"before": {"a": 3}}
+
+
+def test_the_first_line_of_a_life_says_how_long_the_files_before_it_were(tmp_path: Path) -> None:
+    JudgeLife(tmp_path, WHO).append([said("a", 10)])
+    first = tmp_path / layout.VERDICTS / "controller.0001.jsonl"
+    JudgeLife(tmp_path, WHO)
+
+    line = first.with_name("controller.0002.jsonl").read_text()
+    assert json.loads(line) == {"before": {first.name: first.stat().st_size}}

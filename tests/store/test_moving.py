@@ -18,7 +18,6 @@ from builders.mounts import mount
 import mstxkit
 from mstxkit.host import detached, life
 from mstxkit.store import documents, fetching, layout, local_place, sealed_care, sealed_place
-from mstxkit.store.fetching import Pace
 
 __all__ = ["mount"]
 
@@ -98,7 +97,8 @@ def test_after_a_real_kill_in_the_middle_of_a_copy_it_goes_on(place: SealedPlace
     path = place.write(process, 1, size=16 << 20)
     before = path.read_bytes()
     words = detached.words_of(place.care(mb_s=10))
-    program = "import sys; from mstxkit.store.sealed_care import *; take_care(apart.of_words(SealedCare, sys.argv[1:]))"
+    program = "import sys; from mstxkit.store import sealed_care as care; "
+    program += "care.take_care(care.detached.of_words(care.SealedCare, sys.argv[1:]))"
     environ = {**os.environ, "PYTHONPATH": str(Path(mstxkit.__file__).parents[1])}
     with subprocess.Popen([sys.executable, "-c", program, *words], env=environ) as mover:
         deadline = time.monotonic() + 60
@@ -157,10 +157,12 @@ def test_a_run_that_is_gone_is_not_made_again_for_what_is_left_of_it(place: Seal
     assert not place.run.exists()
 
 
-def test_no_more_than_so_many_bytes_a_second_pass(place: SealedPlace) -> None:
+def test_no_more_than_so_many_bytes_a_second_pass(place: SealedPlace, monkeypatch: pytest.MonkeyPatch) -> None:
     slept: list[float] = []
     place.write(place.process(1), 1, size=3_000_000)
-    sealed_care.move_file(place.here, place.sealed, f"{place.process(1)}.0001.mxs", Pace(1e6, slept.append))
+    with monkeypatch.context() as patched:
+        patched.setattr(fetching.time, "sleep", slept.append)
+        sealed_care.move_file(place.here, place.sealed, f"{place.process(1)}.0001.mxs", 1.0)
 
     assert sum(slept) >= 3.0
 

@@ -369,7 +369,7 @@ def test_a_stream_is_split_where_it_was_joined(texts: bytes, n: int, m: int, dat
     payload = segment.Payload(texts, planes, attributes, n, m)
 
     assert (
-        segment.split_stream(segment.join_payload(payload), {"records": n, "attributes": m, "text_bytes": len(texts)})
+        segment.split_stream(b"".join(payload[:3]), {"records": n, "attributes": m, "text_bytes": len(texts)})
         == payload
     )
 

@@ -264,7 +264,7 @@ def rotate() -> bool:
 def full_bank() -> int:
     """The full bank with the lowest sequence number, -1 if none."""
 
-def encode_bank(index: int, /) -> tuple[bytes, bytes, bytes, int, int]:
+def encode_bank(index: int, /) -> tuple[bytes, bytes, bytes, int, int, tuple[Any, ...]]:
     """The uncompressed payload parts of a sealed block, as `segment.encode_bank`."""
 
 def encode_into(index: int, room: bytearray, at: int, /) -> tuple[int, int, tuple[Any, ...]]:
@@ -278,7 +278,7 @@ def encode_into(index: int, room: bytearray, at: int, /) -> tuple[int, int, tupl
 def bank_texts(index: int, /) -> bytes:
     """The texts of a full bank, as `encode_bank` gives them."""
 
-def encode_left(raw: bytes, texts: bytes, salt: int, /) -> tuple[bytes, bytes, bytes, int, int]:
+def encode_left(raw: bytes, texts: bytes, salt: int, /) -> tuple[bytes, bytes, bytes, int, int, tuple[Any, ...]]:
     """`encode_bank` for a bank that another process left."""
 
 def text_columns(texts: bytes, /) -> bytes | None:

@@ -22,7 +22,7 @@ _TRIES = 20
 PROGRAM = """
     import json, os, sys, threading, time, mstxkit
     from mstxkit import capturing
-    from mstxkit.recorder import here
+    from mstxkit.recorder import current
     from mstxkit.escalation.duty import beginning, duty
     from builders.rank_on_duty import Recording
     beginning.WAITS_AT_MOST_S = 20  # a busy machine puts no session off
