@@ -13,7 +13,7 @@ import re
 from typing import Iterable, Mapping, NamedTuple
 
 from ..errors import ConfigError, Problem
-from .shell_commands import BranchChoice, Command, Doubt, Fork, Token, commands_in, plain_text, settle_forks, tokens_in
+from .shell_commands import BranchChoice, Command, Doubt, Fork, Token, commands_in, plain_text, tokens_in
 
 # Stands between the words of two commands.
 END = ";"
@@ -41,13 +41,9 @@ def split_commands(
     """Words of all commands, in order, `END` between two, and the variables that are assigned before or with them.
     Raises: ConfigError where a chosen line is in no branch.
     """
-    forks: list[Fork] = []
-    all_commands = commands_in(tokens_in(text, line), forks)
-    settle_forks(forks, chosen)
     reading = _Script(os.environ if environment is None else environment)
-    for command in all_commands:
-        if all(arm.is_chosen is not False for arm in command.arms):
-            reading.take(command)
+    for command in commands_in(text, line, chosen):
+        reading.take(command)
     return reading.words, reading.variables
 
 
