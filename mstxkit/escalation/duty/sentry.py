@@ -56,24 +56,20 @@ class OwnWords:
         """The document of its acknowledgement, said now. Any thread: the place is as the watcher saw it last."""
         self._said_at = time.monotonic()
         (backend, refused), (groups, why_no_group) = backends.find_profiler(), self._can[2]
+        timeouts: dict[str, str] = {}  # HCCL's, as this process's environment sets them
+        if any(name.startswith("HCCL_") for name in os.environ):
+            from ...store import hccl
+
+            timeouts = hccl.set_here()
         standing = Standing(
             self._post.world_size, pace.step, pace.step_ns, tuple(engine.stages_seen()), phase, backend, refused,
-            tuple(reports), groups, why_no_group, _read_timeouts(), self._act,
+            tuple(reports), groups, why_no_group, timeouts, self._act,
         )  # fmt: skip
         return {**standing.as_json(), "process": self._process}
 
 
-def _read_timeouts() -> dict[str, str]:
-    """HCCL's, as this process's environment sets them."""
-    if not any(name.startswith("HCCL_") for name in os.environ):
-        return {}
-    from ...store import hccl
-
-    return hccl.set_here()
-
-
 class Sentry:
-    """One rank's, from `start` to `stop`, or until a `Duty` takes it over.
+    """One rank's, from the start of its watcher to `stop`, or until a `Duty` takes it over.
     `go_on_duty`: called on the watcher's thread where there are messages: takes this over. `beside`: what is done at
     each look while nothing goes on; must not raise.
     """
@@ -95,10 +91,6 @@ class Sentry:
         last = self.control.acknowledgement(self.post.rank, self.post.role)
         return None if last is None else last.document.get("memory")
 
-    def start(self) -> None:
-        """Look from now on."""
-        self.watcher.start()
-
     def _look(self) -> None:
         step = engine.process_step()
         if step is not None and step != self.pace.step:
@@ -113,9 +105,7 @@ class Sentry:
         self.mailbox.acknowledge(self.post.rank, self.words.said(self.pace), self.post.role)
 
     def retire(self) -> bool:
-        """Leave a post that was only assumed, now that the rank is known; False: it is not."""
-        if identity.read_current()["rank"] is None:
-            return False
+        """Leave a post that was only assumed, now that the rank is known."""
         self.watcher.stop()
         self.mailbox.withdraw(self.post.rank, self.post.role)
         return True
