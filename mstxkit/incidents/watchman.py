@@ -25,8 +25,9 @@ from ..store.lookout import EVERY_S, Lookout
 from ..triggers import hang
 from . import asking, deciding, summary
 from .deciding import Cause, Report
-from .folder import Call, IncidentFolders, Place, tells_of_all, told_before
+from .folder import Call, IncidentFolders, tells_of_all, told_before
 from .host import HostEvent, WatchedHost
+from .looking import Place
 from .page import BEGUN_ANEW, WENT_ON
 
 _NICE, _NS = 5, 10**9
@@ -234,18 +235,14 @@ class Watchman:
 
     def _of_hangs(self) -> None:
         stuck, told_places = self._host.stuck(), set[Place]().union(*self._told.values())
-        new = {
-            place: range_
-            for name, ranges in stuck.items() for range_ in ranges
-            if (place := (name, range_.range.slot.track, range_.range.slot.start)) not in told_places
-        }  # fmt: skip
+        new = {place: judged for place, judged in stuck.items() if place not in told_places}
         if not new:
             self._pause_s = _AGAIN_S if not stuck else self._pause_s
             return
         if time.monotonic() < self._again_s and new.keys() <= self._considered:
             return
         self._considered = set(new)
-        self._consider_hang(time.time_ns() - int(max(range_.quiet_s for range_ in new.values()) * _NS))
+        self._consider_hang(time.time_ns() - int(max(judged.quiet_s for judged in new.values()) * _NS))
 
     def _consider_hang(self, since_ns: int) -> None:
         """Somebody seems stuck: is he, seen from all processes of the job?"""
@@ -280,10 +277,7 @@ class Watchman:
     def _answer_call(self, call: Call, reports: Sequence[Report]) -> None:
         self._folders.answer(call.name, reports)
         self._told[call.name] = set(self._open_now() if tells_of_all(call, self._place, reports) else ())
-        self._stuck[call.name] = {
-            (name, judged.range.slot.track, judged.range.slot.start): judged.range.quiet_ns
-            for name, ranges in self._host.stuck().items() for judged in ranges
-        }  # fmt: skip
+        self._stuck[call.name] = {place: judged.range.quiet_ns for place, judged in self._host.stuck().items()}
 
     def _open_now(self) -> dict[Place, int]:
         """What all are inside of, and what those who have ended in order never left."""
