@@ -70,16 +70,12 @@ class Waiting:
         """None, or what the other finders say, with a loader that joins before it runs the module."""
         if fullname not in self.names:
             return None
-        spec = self._spec_elsewhere(fullname, path, target)
-        if spec is not None and not self._is_noticed_at_its_loader(fullname, spec):
-            self.arrives(fullname, spec)
-        return spec
-
-    def _spec_elsewhere(self, fullname: str, path: Sequence[str] | None, target: Any) -> Any:
         for finder in [finder for finder in sys.meta_path if finder is not self]:
             find: Callable[..., Any] | None = getattr(finder, "find_spec", None)
             spec = None if find is None else find(fullname, path, target)
             if spec is not None:
+                if not self._is_noticed_at_its_loader(fullname, spec):
+                    self.arrives(fullname, spec)
                 return spec
         return None
 

@@ -80,20 +80,15 @@ def restore_ray(asker: str = "autopatch") -> None:
 
 def list_unreachable() -> tuple[str, ...]:
     """What of this job cannot be reached from here, at this moment; () in a worker, which has been."""
-    if not _is_driver():
+    worker = getattr(sys.modules.get("ray._private.worker"), "global_worker", None)
+    # A driver's are None: Ray Client; 0: SCRIPT_MODE; 2: LOCAL_MODE.
+    if not _is_initialized() or getattr(worker, "mode", None) not in (None, 0, 2):
         return tuple(_ways.notes)
     named = {environment.RUN: "where to record", environment.AUTOPATCH: "what to patch"}
     wanted = ray_environment.pick_variables(os.environ)
     missing = [what for name, what in named.items() if wanted.get(name) and wanted[name] != _ways.sent.get(name)]
     late = [_STARTED_BEFORE.format(what=" and ".join(missing))] if missing else []
     return (*late, *_ways.notes)
-
-
-def _is_driver() -> bool:
-    """Has this process started or joined a Ray job, not as one of its workers?"""
-    worker = getattr(sys.modules.get("ray._private.worker"), "global_worker", None)
-    # None: Ray Client; 0: SCRIPT_MODE; 2: LOCAL_MODE.
-    return _is_initialized() and getattr(worker, "mode", None) in (None, 0, 2)
 
 
 def _is_initialized() -> bool:
@@ -264,7 +259,15 @@ def _tell_actor(executor: Any) -> Any:
     @functools.wraps(executor)
     def tell(*args: Any, **kwargs: Any) -> Any:
         identity.learn_actor()
-        _learn_role(next(iter(args), None))
+        try:
+            from ..patching import registry
+
+            actor = next(iter(args), None)
+            cls = getattr(type(actor), "__ray_actor_class__", type(actor))
+            if not identity.has_role():
+                identity.identify(role=registry.list_roles().get(cls.__name__, cls.__name__))
+        except Exception as exc:
+            faults.note_fault("the role of an actor", exc)
         try:
             return executor(*args, **kwargs)
         finally:
@@ -272,17 +275,6 @@ def _tell_actor(executor: Any) -> Any:
                 identity.on_learnt()
 
     return tell
-
-
-def _learn_role(actor: Any) -> None:
-    try:
-        from ..patching import registry
-
-        cls = getattr(type(actor), "__ray_actor_class__", type(actor))
-        if not identity.has_role():
-            identity.identify(role=registry.list_roles().get(cls.__name__, cls.__name__))
-    except Exception as exc:
-        faults.note_fault("the role of an actor", exc)
 
 
 # What a worker does with an actor class, each method of it, and a function, before their first run.
