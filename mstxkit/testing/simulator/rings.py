@@ -97,14 +97,10 @@ class SimulatedRings:
             yield step
             return
         self._held.append(step)
-        if not self._is_dumping(step):
+        now_s, later = float(np.nanmax(step.left_s)), step.step - FIRST_RINGS
+        is_time = self._dumped_s is not None and now_s - self._dumped_s >= RINGS_EVERY_S
+        if self.is_asked or (later >= 0 and later % RINGS_EVERY == 0) or (later > 0 and is_time):
+            self._dumped_s, self.is_asked = now_s, False
+            yield from list(self._held)
+        else:
             yield step._replace(collectives=None)
-            return
-        self._dumped_s, self.is_asked = float(np.nanmax(step.left_s)), False
-        yield from list(self._held)
-
-    def _is_dumping(self, step: RoleStep) -> bool:
-        if self.is_asked or step.step == FIRST_RINGS:
-            return True
-        is_time = self._dumped_s is not None and float(np.nanmax(step.left_s)) - self._dumped_s >= RINGS_EVERY_S
-        return step.step > FIRST_RINGS and (is_time or (step.step - FIRST_RINGS) % RINGS_EVERY == 0)
