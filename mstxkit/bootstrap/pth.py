@@ -164,18 +164,15 @@ def _is_part_of_ray(folder: str) -> bool:
     script = _find_script()
     if script.startswith(folder + os.sep):
         return script != os.path.join(folder, _RAY_WORKER)
-    return os.path.basename(script) == RAY or _find_module().split(".")[0] == RAY
+    if os.path.basename(script) == RAY:
+        return True
+    if not getattr(sys, "argv", None) or sys.argv[0] != "-m":
+        return False
+    # What follows `-m`, while Python is still looking for it. Python 3.9 has no `orig_argv`.
+    words = iter(getattr(sys, "orig_argv", None) or _read_text("/proc/self/cmdline").split("\0"))
+    return next((next(words, "") for word in words if word == "-m"), "").split(".")[0] == RAY
 
 
 def _find_script() -> str:
     """Full path of the script that this process runs; sys.argv is complete before the first import of the program."""
     return os.path.realpath(sys.argv[0]) if getattr(sys, "argv", None) else ""
-
-
-def _find_module() -> str:
-    """What follows `-m` on the command line, while Python is still looking for it."""
-    if not getattr(sys, "argv", None) or sys.argv[0] != "-m":
-        return ""
-    # Python 3.9 has no `orig_argv`.
-    words = iter(getattr(sys, "orig_argv", None) or _read_text("/proc/self/cmdline").split("\0"))
-    return next((next(words, "") for word in words if word == "-m"), "")
