@@ -78,20 +78,16 @@ class _Script:
         for token in command.words:
             match = None if token.is_operator or not is_beginning else _ASSIGNED.fullmatch(token.text)
             if match is not None:
-                self.assign(match, token.line, forks)
+                word, before = self.expanded(match[3], token.line, forks), self.variables.get(match[1])
+                if match[2] and before is not None:  # `NAME+=more`
+                    word = Word(before.text + word.text, token.line, (*before.doubts, *word.doubts))
+                self.variables[match[1]] = word
             elif token.is_operator:
                 is_beginning = True
             elif not (is_beginning and token.text in _DECLARING):
                 self.words += [Word(END, token.line)] if is_beginning and self.words else []
                 self.words += self.as_words(token, forks)
                 is_beginning = False
-
-    def assign(self, match: re.Match[str], line: int, forks: tuple[Fork, ...]) -> None:
-        word = self.expanded(match[3], line, forks)
-        before = self.variables.get(match[1])
-        if match[2] and before is not None:
-            word = Word(before.text + word.text, line, (*before.doubts, *word.doubts))
-        self.variables[match[1]] = word
 
     def as_words(self, token: Token, forks: tuple[Fork, ...]) -> list[Word]:
         """A word; several where it is a variable that holds arguments, as in `torchrun train.py $PROFILE_ARGS`."""
