@@ -363,7 +363,7 @@ class Duty:
     def _places_of_news(self) -> Sequence[Path] | None:
         """Where news come from while nothing goes on and all is said; None while something does: others are awaited."""
         with self._lock:  # not in the midst of an event: it may leave no work, and something to say
-            is_busy = self._machine.has_work or self._inbox.is_waiting or self._to_send or self._is_changed
+            is_busy = self._machine.has_work or self._inbox.waiting or self._to_send or self._is_changed
         return None if is_busy else self._mailbox.places_of_news()
 
     def _ask_patience(self) -> None:

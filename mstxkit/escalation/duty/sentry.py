@@ -36,21 +36,20 @@ class OwnWords:
         self._say_again_s = jitter.own_period_s(SAY_AGAIN_S, "say")
 
     def are_stale(self, stages_seen: int) -> bool:
-        """Is what this rank said of itself no longer so, or said long ago? So many stages it has entered by now."""
-        before, self._can = self._can, (stages_seen, backends.find_profiler()[0], self._place(stages_seen))
-        return before != self._can or time.monotonic() - self._said_at > self._say_again_s
+        """Is what this rank said of itself no longer so, or said long ago? So many stages it has entered by now.
 
-    def _place(self, stages_seen: int) -> _Place:
-        """Where this rank stands, read again where it has entered another stage, and after some seconds."""
-        seen_before, _, place = self._can
-        if stages_seen == seen_before and time.monotonic() < self._placed_at + _PLACED_EVERY_S:
-            return place
-        self._placed_at = time.monotonic()
-        if not identity.may_have_groups():
-            return {}, "neither Megatron nor torch.distributed is loaded there"
-        from ...host import parallel
+        Where it stands is read again where it has entered another stage, and after some seconds.
+        """
+        before, now_s = self._can, time.monotonic()
+        seen_before, _, place = before
+        if stages_seen != seen_before or now_s >= self._placed_at + _PLACED_EVERY_S:
+            self._placed_at, place = now_s, ({}, "neither Megatron nor torch.distributed is loaded there")
+            if identity.may_have_groups():
+                from ...host import parallel
 
-        return parallel.find_place()
+                place = parallel.find_place()
+        self._can = stages_seen, backends.find_profiler()[0], place
+        return before != self._can or now_s - self._said_at > self._say_again_s
 
     def said(self, pace: StepPace, phase: str = IDLE, reports: Sequence[Report] = ()) -> dict[str, Any]:
         """The document of its acknowledgement, said now. Any thread: the place is as the watcher saw it last."""
