@@ -63,6 +63,7 @@ class WatchedProcess:
 
     def __init__(self, folder: Path, name: str) -> None:
         self.name, self._folder = name, folder
+        self.live_file = folder / f"{name}{layout.LIVE_SUFFIX}"
         self._live = documents.open_regular(self.live_file)
         self._stacks = -1
         self.who: Mapping[str, Any] = {}
@@ -81,11 +82,6 @@ class WatchedProcess:
         self.began_ns = self.heartbeat_ns = 0
         self.look(0)
         self.moved_ns = time.monotonic_ns()
-
-    @property
-    def live_file(self) -> Path:
-        """Its live file."""
-        return self._folder / f"{self.name}{layout.LIVE_SUFFIX}"
 
     @property
     def pid(self) -> int:

@@ -231,7 +231,7 @@ class Watchman:
             return summary.of_process(event.kind, event.process, reports)
         if call.kind == HANG:
             return deciding.find_cause(reports, self._watch.hang_s, blamed)
-        return None if call.kind == REQUEST else summary.of_any(call.kind, reports)
+        return None if call.kind == REQUEST else summary.of_process(call.kind, None, reports)
 
     def _of_hangs(self) -> None:
         stuck, told_places = self._host.stuck(), set[Place]().union(*self._told.values())
