@@ -67,7 +67,13 @@ class _People:
             return self._called(group, _role, lambda role: role == wanted)
         if group.kind == groups.PEERS:
             return [rank for first in range(group.first, group.last + 1) for rank in (first, self._peer(first))]
-        return self._in_dimension(group)
+        places = self._places(group.kind)
+        size = max(size for _, size in places.values())
+        if group.last >= size:
+            raise LookupError(f"{group.kind} has the indices 0 to {size - 1} here, not {group.last}")
+        if group.last < 0:
+            return [rank for rank, (index, size) in places.items() if index == size - 1]
+        return [rank for rank, (index, _) in places.items() if group.first <= index <= group.last]
 
     def _check_that_all_have_spoken(self) -> None:
         """Else a group would lack those that speak a moment later."""
@@ -88,15 +94,6 @@ class _People:
             there = f"known: {', '.join(names[:_FEW])}{' …' if len(names) > _FEW else ''}" if names else "none is known"
             raise LookupError(f"no living process of the run has the {group.kind} {group.name!r}; {there}")
         return ranks
-
-    def _in_dimension(self, group: Group) -> list[int]:
-        places = self._places(group.kind)
-        size = max(size for _, size in places.values())
-        if group.last >= size:
-            raise LookupError(f"{group.kind} has the indices 0 to {size - 1} here, not {group.last}")
-        if group.last < 0:
-            return [rank for rank, (index, size) in places.items() if index == size - 1]
-        return [rank for rank, (index, _) in places.items() if group.first <= index <= group.last]
 
     def _peer(self, rank: int) -> int:
         """The next rank of the same data-parallel group: it computes the same on other data."""

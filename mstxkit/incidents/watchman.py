@@ -13,7 +13,7 @@ import threading
 import time
 from collections import deque
 from pathlib import Path
-from typing import Mapping, NamedTuple, Sequence
+from typing import NamedTuple, Sequence
 
 from ..errors import MstxkitError
 from ..host import detached, folders, jitter
@@ -205,7 +205,13 @@ class Watchman:
     def _come_to(self, call: Call, reports: Sequence[Report], event: HostEvent | None = None) -> None:
         """Conclude what this host has opened; where nothing was wrong, nothing stays."""
         everybody, lasting = self._collect_reports(call, reports), self._folders.lasting(but=call.name)
-        cause = self._find_cause(call, everybody, event, _list_blamed(lasting))
+        cause = None
+        if event is not None:
+            cause = summary.of_process(event.kind, event.process, everybody)
+        elif call.kind == HANG:
+            cause = deciding.find_cause(everybody, self._watch.hang_s, _list_blamed(lasting))
+        elif call.kind != REQUEST:
+            cause = summary.of_process(call.kind, None, everybody)
         if self._folders.call(call.name) != call:
             return  # this host was slow, and another one has taken it over
         is_the_same = call.kind == HANG and event is None and self._is_the_same(cause, lasting)
@@ -223,15 +229,6 @@ class Watchman:
         for name in same[:1]:
             self._told.setdefault(name, set()).update(self._considered)
         return bool(same)
-
-    def _find_cause(
-        self, call: Call, reports: Sequence[Report], event: HostEvent | None, blamed: Mapping[str, int]
-    ) -> Cause | None:
-        if event is not None:
-            return summary.of_process(event.kind, event.process, reports)
-        if call.kind == HANG:
-            return deciding.find_cause(reports, self._watch.hang_s, blamed)
-        return None if call.kind == REQUEST else summary.of_process(call.kind, None, reports)
 
     def _of_hangs(self) -> None:
         stuck, told_places = self._host.stuck(), set[Place]().union(*self._told.values())
