@@ -60,7 +60,13 @@ def autopatch(*frameworks_named: str, targets: Any = None) -> PatchReport:
         >>> import textwrap  # from here on each call of shorten is an occurrence of the stage
         >>> mstxkit.unpatch()
     """
-    wanted = _list_patches(frameworks_named, targets)
+    named: tuple[Any, ...] = frameworks_named
+    for name in named:
+        if not isinstance(name, str) or name.endswith(_YAML):
+            raise PatchError(f"{name!r} is no framework's name; targets of your own go into targets=")
+    wanted = [] if targets is not None and not frameworks_named else registry.choose_patches(frameworks_named)
+    if targets is not None:
+        wanted += [(patch, True) for patch in as_patches(targets)]
     if ranges.is_off:
         _ways.off += [pair for pair in wanted if pair not in _ways.off]
         return patch_report()
@@ -69,16 +75,6 @@ def autopatch(*frameworks_named: str, targets: Any = None) -> PatchReport:
     _hand_on(frameworks_named, targets, wanted)
     ray_job.arrange_ray()
     return patch_report()
-
-
-def _list_patches(names: tuple[Any, ...], targets: Any) -> list[tuple[Patch, bool]]:
-    for name in names:
-        if not isinstance(name, str) or name.endswith(_YAML):
-            raise PatchError(f"{name!r} is no framework's name; targets of your own go into targets=")
-    wanted = [] if targets is not None and not names else registry.choose_patches(names)
-    if targets is None:
-        return wanted
-    return [*wanted, *((patch, True) for patch in as_patches(targets))]
 
 
 def _hand_on(names: tuple[str, ...], targets: Any, wanted: list[tuple[Patch, bool]]) -> None:

@@ -123,9 +123,7 @@ def capture(
     base, configured = (config, None) if settings.are_limits(config) else _read_configuration(config)
     asked = _asked_folder(run, "" if configured is None else configured.path)
     limits, of_requests = settings.resolve_settings(base, overrides)
-    slow = None if capturing.is_begun() else _check_limits(asked, limits)
-    is_slow = slow is not None and not slow.answers(BEGINS_WITHIN_S)
-    folder = Path(os.path.abspath(asked)) if is_slow or capturing.is_begun(late=True) else _resolve_run(asked)
+    folder, slow = _resolve_run(asked, limits)
     if capturing.records_into(folder):
         _tell_of_what_stays({**base, **overrides}, {**limits._asdict(), **of_requests._asdict()})
         if configured is not None:
@@ -138,7 +136,7 @@ def capture(
         from ..recorder import torch_rings
 
         own.update(torch_rings.pick_variables(of_requests.rings, os.environ))
-    if slow is not None and is_slow:
+    if slow is not None:
         capturing.start_late(slow, of_requests, own)
         planned = "" if configured is None else "; nothing is planned by this configuration"
         faults.say_once(
@@ -235,17 +233,18 @@ def _asked_folder(run: str | os.PathLike[str] | None, path: str) -> str | os.Pat
     return folder
 
 
-def _check_limits(run: str | os.PathLike[str], limits: Any) -> SlowFolder:
-    try:
-        return SlowFolder(run, limits)
-    except (TypeError, ValueError) as exc:
-        raise CaptureError(f"run={run!r} (of capture or {environment.RUN}) is no path: {exc}") from exc
+def _resolve_run(run: str | os.PathLike[str], limits: Any) -> tuple[Path, SlowFolder | None]:
+    """The folder, and what waits for it where it has not answered."""
+    from .. import capturing
 
-
-def _resolve_run(run: str | os.PathLike[str]) -> Path:
     try:
+        slow = None if capturing.is_begun() else SlowFolder(run, limits)
+        if slow is not None and not slow.answers(BEGINS_WITHIN_S):
+            return Path(os.path.abspath(run)), slow
+        if capturing.is_begun(late=True):
+            return Path(os.path.abspath(run)), None
         os.access(run, os.F_OK)  # a null byte is an error to it on Python 3.9 too
-        return Path(os.path.realpath(run))
+        return Path(os.path.realpath(run)), None
     except (TypeError, ValueError) as exc:
         raise CaptureError(f"run={run!r} (of capture or {environment.RUN}) is no path: {exc}") from exc
 

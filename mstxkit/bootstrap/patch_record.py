@@ -72,9 +72,8 @@ def look_at_patches() -> None:
         return
     _due_s, _rest_s = now_s + _rest_s, min(2 * _rest_s, 60.0)
     try:
-        registry.look_at_targets(
-            mends=True
-        )  # the second one makes sure that what somebody has put there does not call ours
+        # The second look makes sure that what somebody has put there does not call ours.
+        registry.look_at_targets(mends=True)
     finally:
         active.lock.release()
     write_states()

@@ -70,16 +70,12 @@ class Waiting:
         """None, or what the other finders say, with a loader that joins before it runs the module."""
         if fullname not in self.names:
             return None
-        spec = self._spec_elsewhere(fullname, path, target)
-        if spec is not None and not self._is_noticed_at_its_loader(fullname, spec):
-            self.arrives(fullname, spec)
-        return spec
-
-    def _spec_elsewhere(self, fullname: str, path: Sequence[str] | None, target: Any) -> Any:
         for finder in [finder for finder in sys.meta_path if finder is not self]:
             find: Callable[..., Any] | None = getattr(finder, "find_spec", None)
             spec = None if find is None else find(fullname, path, target)
             if spec is not None:
+                if not self._is_noticed_at_its_loader(fullname, spec):
+                    self.arrives(fullname, spec)
                 return spec
         return None
 
@@ -168,18 +164,15 @@ def _is_part_of_ray(folder: str) -> bool:
     script = _find_script()
     if script.startswith(folder + os.sep):
         return script != os.path.join(folder, _RAY_WORKER)
-    return os.path.basename(script) == RAY or _find_module().split(".")[0] == RAY
+    if os.path.basename(script) == RAY:
+        return True
+    if not getattr(sys, "argv", None) or sys.argv[0] != "-m":
+        return False
+    # What follows `-m`, while Python is still looking for it. Python 3.9 has no `orig_argv`.
+    words = iter(getattr(sys, "orig_argv", None) or _read_text("/proc/self/cmdline").split("\0"))
+    return next((next(words, "") for word in words if word == "-m"), "").split(".")[0] == RAY
 
 
 def _find_script() -> str:
     """Full path of the script that this process runs; sys.argv is complete before the first import of the program."""
     return os.path.realpath(sys.argv[0]) if getattr(sys, "argv", None) else ""
-
-
-def _find_module() -> str:
-    """What follows `-m` on the command line, while Python is still looking for it."""
-    if not getattr(sys, "argv", None) or sys.argv[0] != "-m":
-        return ""
-    # Python 3.9 has no `orig_argv`.
-    words = iter(getattr(sys, "orig_argv", None) or _read_text("/proc/self/cmdline").split("\0"))
-    return next((next(words, "") for word in words if word == "-m"), "")

@@ -59,10 +59,20 @@ def compose_environment(theirs: Any, ours: Mapping[str, str], beside: Any = None
     elsewhere = [field for field in _ELSEWHERE if environment.get(field) or (beside or {}).get(field)]
     if elsewhere:
         return Composed(environment, (_NOT_HOOKED.format(field=elsewhere[0]),))
+    variables, hook = environment[_VARIABLES], environment.get(_FIELD)
+    taken = variables.get(_TAKEN)
+    before = hook if taken is None else taken
+    after_ours = {NEXT_HOOK: before} if before and before != SETUP else {}
     if is_client:
-        environment[_VARIABLES] = {_TAKEN: SETUP, **environment[_VARIABLES]}
-    else:
-        _hook_in(environment)
+        environment[_VARIABLES] = {_TAKEN: SETUP, **variables}
+    elif taken is not None:  # Ray acts on the variable alone, and refuses the field beside it
+        environment[_VARIABLES] = {**variables, _TAKEN: SETUP, **after_ours}
+        environment.pop(_FIELD, None)
+    elif callable(hook):
+        environment[_FIELD] = setup_then(hook)
+    elif hook is None or isinstance(hook, str):  # of anything else, Ray says itself that it is none
+        environment[_VARIABLES] = {**variables, **after_ours}
+        environment[_FIELD] = SETUP
     return Composed(environment)
 
 
@@ -70,24 +80,6 @@ _NOT_HOOKED = (
     "runtime_env has {field}: Ray's set-up hook is left out, because it would end every worker that lacks mstxkit; "
     "where mstxkit is installed there, MSTXKIT_RUN and MSTXKIT_AUTOPATCH, which are passed on, act by themselves"
 )
-
-
-def _hook_in(environment: Any) -> None:
-    """Put our hook in, and remember the one that was there."""
-    taken = environment[_VARIABLES].get(_TAKEN)
-    hook = environment.get(_FIELD)
-    if taken is not None:  # Ray acts on the variable alone, and refuses the field beside it
-        environment[_VARIABLES] = {**environment[_VARIABLES], _TAKEN: SETUP, **_next_hook(taken)}
-        environment.pop(_FIELD, None)
-    elif callable(hook):
-        environment[_FIELD] = setup_then(hook)
-    elif hook is None or isinstance(hook, str):  # of anything else, Ray says itself that it is none
-        environment[_VARIABLES] = {**environment[_VARIABLES], **_next_hook(hook)}
-        environment[_FIELD] = SETUP
-
-
-def _next_hook(hook: str | None) -> dict[str, str]:
-    return {NEXT_HOOK: hook} if hook and hook != SETUP else {}
 
 
 def setup_then(hook: Callable[[], object]) -> Callable[[], object]:

@@ -80,20 +80,15 @@ def restore_ray(asker: str = "autopatch") -> None:
 
 def list_unreachable() -> tuple[str, ...]:
     """What of this job cannot be reached from here, at this moment; () in a worker, which has been."""
-    if not _is_driver():
+    worker = getattr(sys.modules.get("ray._private.worker"), "global_worker", None)
+    # A driver's are None: Ray Client; 0: SCRIPT_MODE; 2: LOCAL_MODE.
+    if not _is_initialized() or getattr(worker, "mode", None) not in (None, 0, 2):
         return tuple(_ways.notes)
     named = {environment.RUN: "where to record", environment.AUTOPATCH: "what to patch"}
     wanted = ray_environment.pick_variables(os.environ)
     missing = [what for name, what in named.items() if wanted.get(name) and wanted[name] != _ways.sent.get(name)]
     late = [_STARTED_BEFORE.format(what=" and ".join(missing))] if missing else []
     return (*late, *_ways.notes)
-
-
-def _is_driver() -> bool:
-    """Has this process started or joined a Ray job, not as one of its workers?"""
-    worker = getattr(sys.modules.get("ray._private.worker"), "global_worker", None)
-    # None: Ray Client; 0: SCRIPT_MODE; 2: LOCAL_MODE.
-    return _is_initialized() and getattr(worker, "mode", None) in (None, 0, 2)
 
 
 def _is_initialized() -> bool:
@@ -197,74 +192,72 @@ def _wrap_loader(module: ModuleType) -> None:
     from ..patching.replacements import Replacement
 
     loader = getattr(module, _LOADER_CLASS, None)
-    for name, wrapped in _SEAMS.items():
+    for name, (act, fault) in _SEAMS.items():
         original = vars(loader).get(name) if isinstance(loader, type) else None
         if callable(original):
-            change = Replacement(loader, name, original, wrapped(original))
+            change = Replacement(loader, name, original, _call_after(original, act, fault))
             change.make()
             _ways.changes.append(change)
         else:
             _ways.notes.append(_NO_SEAM.format(name=f"{_LOADER_CLASS}.{name}"))
 
 
-def _patch_loader(original: Callable[..., Any]) -> Callable[..., Any]:
+def _call_after(original: Callable[..., Any], act: Callable[..., Any], fault: str) -> Callable[..., Any]:
+    """Ray's function, whose answer and arguments go to `act`, which gives the answer; a fault of ours changes none."""
+
+    @functools.wraps(original)
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        answer = original(*args, **kwargs)
+        try:
+            return act(answer, *args, **kwargs)
+        except Exception as exc:
+            faults.note_fault(fault, exc)
+            return answer
+
+    return wrapper
+
+
+def _patch_class(cls: Any, *_: Any, **__: Any) -> Any:
     """An actor class arrives, to be made here or with a handle: patch it before Ray looks at its methods."""
+    from ..patching import registry
 
-    @functools.wraps(original)
-    def load(*args: Any, **kwargs: Any) -> Any:
-        cls = original(*args, **kwargs)
-        try:
-            from ..patching import registry
-
-            # Ray's own subclass repeats the methods of the user's class: what it has captured of them is replaced too.
-            registry.patch_travelled(getattr(cls, "__ray_actor_class__", cls))
-        except Exception as exc:
-            faults.note_fault("a class that arrived by value", exc)
-        return cls
-
-    return load
+    # Ray's own subclass repeats the methods of the user's class: what it has captured of them is replaced too.
+    registry.patch_travelled(getattr(cls, "__ray_actor_class__", cls))
+    return cls
 
 
-def _patch_executor(original: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(original)
-    def make(self: Any, method_name: str, method: Any, *args: Any, **kwargs: Any) -> Any:
-        executor = original(self, method_name, method, *args, **kwargs)
-        return _tell_actor(executor) if method_name == "__init__" else executor
-
-    return make
-
-
-def _patch_waiter(original: Callable[..., Any]) -> Callable[..., Any]:
+def _patch_function(answer: Any, manager: Any, function_descriptor: Any, *_: Any, **__: Any) -> Any:
     """A function arrives, which is now run for the first time: it is run with its range."""
+    from ..patching import registry
 
-    @functools.wraps(original)
-    def wait(self: Any, function_descriptor: Any, *args: Any, **kwargs: Any) -> Any:
-        answer = original(self, function_descriptor, *args, **kwargs)
-        try:
-            from ..patching import registry
-
-            if not function_descriptor.is_actor_method():
-                functions, key = self._function_execution_info, function_descriptor.function_id
-                info = functions.get(key)
-                patched = None if info is None else registry.patched_copy(info.function)
-                if info is not None and patched is not info.function:
-                    functions[key] = info._replace(function=patched)
-        except Exception as exc:
-            faults.note_fault("a function that arrived by value", exc)
-        return answer
-
-    return wait
+    if not function_descriptor.is_actor_method():
+        functions, key = manager._function_execution_info, function_descriptor.function_id
+        info = functions.get(key)
+        patched = None if info is None else registry.patched_copy(info.function)
+        if info is not None and patched is not info.function:
+            functions[key] = info._replace(function=patched)
+    return answer
 
 
-def _tell_actor(executor: Any) -> Any:
+def _tell_actor(executor: Any, _: Any, method_name: str, *__: Any, **___: Any) -> Any:
     """Around an actor's `__init__`, the one sign that this process is that actor: its name and role are learnt before,
     and its rank, which that may have set, written down before anything can end it.
     """
+    if method_name != "__init__":
+        return executor
 
     @functools.wraps(executor)
     def tell(*args: Any, **kwargs: Any) -> Any:
         identity.learn_actor()
-        _learn_role(next(iter(args), None))
+        try:
+            from ..patching import registry
+
+            actor = next(iter(args), None)
+            cls = getattr(type(actor), "__ray_actor_class__", type(actor))
+            if not identity.has_role():
+                identity.identify(role=registry.list_roles().get(cls.__name__, cls.__name__))
+        except Exception as exc:
+            faults.note_fault("the role of an actor", exc)
         try:
             return executor(*args, **kwargs)
         finally:
@@ -274,20 +267,9 @@ def _tell_actor(executor: Any) -> Any:
     return tell
 
 
-def _learn_role(actor: Any) -> None:
-    try:
-        from ..patching import registry
-
-        cls = getattr(type(actor), "__ray_actor_class__", type(actor))
-        if not identity.has_role():
-            identity.identify(role=registry.list_roles().get(cls.__name__, cls.__name__))
-    except Exception as exc:
-        faults.note_fault("the role of an actor", exc)
-
-
 # What a worker does with an actor class, each method of it, and a function, before their first run.
-_SEAMS = {
-    "_load_actor_class_from_gcs": _patch_loader,
-    "_make_actor_method_executor": _patch_executor,
-    "_wait_for_function": _patch_waiter,
+_SEAMS: dict[str, tuple[Callable[..., Any], str]] = {
+    "_load_actor_class_from_gcs": (_patch_class, "a class that arrived by value"),
+    "_make_actor_method_executor": (_tell_actor, "an actor that is made"),
+    "_wait_for_function": (_patch_function, "a function that arrived by value"),
 }

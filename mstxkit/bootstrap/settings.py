@@ -33,13 +33,11 @@ def resolve_settings(config: Any, overrides: Mapping[str, Any]) -> tuple[Recorde
     settings = {**(config or {}), **overrides}
     unknown = sorted(set(settings) - set(list_settings()))
     if unknown:
-        problems = [
-            Problem("capture()", None, name, None, "it knows no such setting", list_settings()) for name in unknown
-        ]
+        why = "it knows no such setting"
+        problems = [Problem("capture()", None, name, None, why, list_settings()) for name in unknown]
         raise CaptureError("\n".join(map(str, problems)))
-    return process.check_limits(_fill_settings(RecorderLimits, settings)), of_duty.check_settings(
-        _fill_settings(DutySettings, settings)
-    )
+    limits, of_requests = _fill_settings(RecorderLimits, settings), _fill_settings(DutySettings, settings)
+    return process.check_limits(limits), of_duty.check_settings(of_requests)
 
 
 def problem_with(field: str, text: str) -> str:

@@ -12,11 +12,9 @@ from typing import Any, NamedTuple
 from ..errors import ConfigError, Problem
 from . import adapters, sources, validate
 from .adapters import Adapter, Read, Written, own
+from .adapters.own import FLAVOUR as OWN
 from .model import Config
 from .sources import Source
-
-# A section of mstxkit's own says what mstxkit does, beside what the framework reads for itself.
-OWN = "mstxkit"
 
 
 class Understood(NamedTuple):

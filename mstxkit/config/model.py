@@ -197,8 +197,3 @@ class Config(_Depth):
     def __eq__(self, other: object) -> bool:
         """Do they say the same, wherever they were read from?"""
         return isinstance(other, Config) and self.__dict__ == other.__dict__
-
-
-def schema() -> dict[str, Any]:
-    """The JSON schema of a configuration, as a plain dict."""
-    return Config.model_json_schema()

@@ -13,7 +13,7 @@ import re
 from typing import Iterable, Mapping, NamedTuple
 
 from ..errors import ConfigError, Problem
-from .shell_commands import BranchChoice, Command, Doubt, Fork, Token, commands_in, plain_text, settle_forks, tokens_in
+from .shell_commands import BranchChoice, Command, Doubt, Fork, Token, commands_in, plain_text, tokens_in
 
 # Stands between the words of two commands.
 END = ";"
@@ -41,13 +41,9 @@ def split_commands(
     """Words of all commands, in order, `END` between two, and the variables that are assigned before or with them.
     Raises: ConfigError where a chosen line is in no branch.
     """
-    forks: list[Fork] = []
-    all_commands = commands_in(tokens_in(text, line), forks)
-    settle_forks(forks, chosen)
     reading = _Script(os.environ if environment is None else environment)
-    for command in all_commands:
-        if all(arm.is_chosen is not False for arm in command.arms):
-            reading.take(command)
+    for command in commands_in(text, line, chosen):
+        reading.take(command)
     return reading.words, reading.variables
 
 
@@ -82,20 +78,16 @@ class _Script:
         for token in command.words:
             match = None if token.is_operator or not is_beginning else _ASSIGNED.fullmatch(token.text)
             if match is not None:
-                self.assign(match, token.line, forks)
+                word, before = self.expanded(match[3], token.line, forks), self.variables.get(match[1])
+                if match[2] and before is not None:  # `NAME+=more`
+                    word = Word(before.text + word.text, token.line, (*before.doubts, *word.doubts))
+                self.variables[match[1]] = word
             elif token.is_operator:
                 is_beginning = True
             elif not (is_beginning and token.text in _DECLARING):
                 self.words += [Word(END, token.line)] if is_beginning and self.words else []
                 self.words += self.as_words(token, forks)
                 is_beginning = False
-
-    def assign(self, match: re.Match[str], line: int, forks: tuple[Fork, ...]) -> None:
-        word = self.expanded(match[3], line, forks)
-        before = self.variables.get(match[1])
-        if match[2] and before is not None:
-            word = Word(before.text + word.text, line, (*before.doubts, *word.doubts))
-        self.variables[match[1]] = word
 
     def as_words(self, token: Token, forks: tuple[Fork, ...]) -> list[Word]:
         """A word; several where it is a variable that holds arguments, as in `torchrun train.py $PROFILE_ARGS`."""

@@ -145,12 +145,6 @@ class Arm:
         self.is_empty = True
         self.is_chosen: bool | None = None
 
-    def hold(self, first: int, last: int) -> None:
-        """A command in these lines stands in it."""
-        self.first = first if self.is_empty else self.first
-        self.last = max(self.last, last)
-        self.is_empty = False
-
 
 class Fork:
     """One condition, with all its branches; it stands in a branch of another, or in none."""
@@ -193,18 +187,6 @@ class Fork:
             self.within.fork.choose(self.within, True)
 
 
-def settle_forks(forks: list[Fork], chosen: Iterable[BranchChoice]) -> None:
-    """Apply what a user chose. Raises: ConfigError where no branch holds a line."""
-    arms = [arm for fork in forks for arm in fork.arms]
-    for line, is_taken in chosen:
-        holding = [arm for arm in arms if arm.first <= line <= arm.last]
-        if not holding:
-            ranges = ", ".join(f"{arm.first} to {arm.last} ({arm.label})" for arm in arms) or "none"
-            raise ConfigError(f"branch {line}: no branch holds this line; branches are in lines {ranges}")
-        arm = min(holding, key=lambda arm: (arm.last - arm.first, -arm.first))
-        arm.fork.choose(arm, is_taken)
-
-
 class Command(NamedTuple):
     """One command: its words and redirections, the branches around it, and the variable of the loop that begins."""
 
@@ -221,20 +203,30 @@ class _Frame:
         self.pattern: list[str] = []
 
 
-def commands_in(tokens: list[Token], forks: list[Fork]) -> list[Command]:
-    """All commands in order; `forks` gets every condition."""
-    reading = _Commands(forks)
-    for token in tokens:
+def commands_in(text: str, line: int, chosen: Iterable[BranchChoice]) -> list[Command]:
+    """The commands of a script that begins in this line, in order, but for those in branches that a user ruled out.
+    Raises: ConfigError where no branch holds a chosen line.
+    """
+    reading = _Commands()
+    for token in tokens_in(text, line):
         reading.take(token)
     reading.finish()
-    return reading.found
+    arms = [arm for fork in reading.forks for arm in fork.arms]
+    for at, is_taken in chosen:
+        holding = [arm for arm in arms if arm.first <= at <= arm.last]
+        if not holding:
+            ranges = ", ".join(f"{arm.first} to {arm.last} ({arm.label})" for arm in arms) or "none"
+            raise ConfigError(f"branch {at}: no branch holds this line; branches are in lines {ranges}")
+        arm = min(holding, key=lambda arm: (arm.last - arm.first, -arm.first))
+        arm.fork.choose(arm, is_taken)
+    return [command for command in reading.found if all(arm.is_chosen is not False for arm in command.arms)]
 
 
 class _Commands:
     """The commands up to here, the one that is being put together, and the conditions around it."""
 
-    def __init__(self, forks: list[Fork]) -> None:
-        self.forks = forks
+    def __init__(self) -> None:
+        self.forks: list[Fork] = []
         self.found: list[Command] = []
         self.words: list[Token] = []
         self.frames: list[_Frame] = []  # innermost last
@@ -340,7 +332,9 @@ class _Commands:
             return
         arms, words = self.arms(), tuple(self.words)
         for arm in arms:
-            arm.hold(words[0].line, words[-1].line)
+            arm.first = words[0].line if arm.is_empty else arm.first
+            arm.last = max(arm.last, words[-1].line)
+            arm.is_empty = False
         if self.reading == _CONDITION and not self.frames[-1].fork.arms:
             self.frames[-1].fork.condition += [word.text for word in words]
         self.found.append(Command(words, arms))

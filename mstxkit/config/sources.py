@@ -86,9 +86,9 @@ def from_yaml(text: str, name: str) -> Source:
     return Source(name, *documents.read_yaml(text, name))
 
 
-def from_json(text: str, name: str, first_line: int = 1) -> Source:
-    """A JSON document that begins in this line of its file."""
-    return Source(name, *documents.read_json(text, name, first_line))
+def from_json(text: str, name: str) -> Source:
+    """A JSON document."""
+    return Source(name, *documents.read_json(text, name))
 
 
 def from_shell(text: str, name: str, chosen: Iterable[BranchChoice] = ()) -> Source:

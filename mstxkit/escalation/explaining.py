@@ -121,24 +121,22 @@ def _find_recorder(
     if not own:
         return Participant(rank, None, None, None, None, None, None, None, "nothing was heard of it yet")
     process, ack, standing = own[0], own[0].acknowledgement, own[0].standing
-    where = of_speaker(ack, standing.step, places)
+    where, hindrance = of_speaker(ack, standing.step, places), ""
+    if process.is_alive is False:
+        hindrance = "its process has ended"
+    elif standing.backend is None:
+        why = "; ".join(f"{name}: {reason}" for name, reason in standing.why_no_backend.items())
+        hindrance = f"no profiler can record there: {why or 'it does not say why'}"
+    elif not _runs_stage(process, request):
+        hindrance = f"it has not entered {' or '.join(request.stages)} yet"
     return Participant(
         rank, ack.role or None, ack.host, ack.pid, process.is_alive, where.step, standing.phase, standing.backend,
-        _find_hindrance(process, request), where.stage, where.age,
+        hindrance, where.stage, where.age,
     )  # fmt: skip
 
 
 def _runs_stage(process: Heard, request: Request) -> bool:
     return not process.keys.isdisjoint(request.stages) and request.is_for(process.acknowledgement.role)
-
-
-def _find_hindrance(process: Heard, request: Request) -> str:
-    if process.is_alive is False:
-        return "its process has ended"
-    if process.standing.backend is None:
-        why = "; ".join(f"{name}: {reason}" for name, reason in process.standing.why_no_backend.items())
-        return f"no profiler can record there: {why or 'it does not say why'}"
-    return "" if _runs_stage(process, request) else f"it has not entered {' or '.join(request.stages)} yet"
 
 
 def _explain_when(

@@ -34,18 +34,13 @@ def ranks_meant(
     Raises ConfigError: they are no groups, a rank has not spoken yet, or has not said what is needed, or there is none.
     """
     try:
-        wanted = groups.groups_in(words)
-    except ValueError as exc:
-        raise _make_error(source, words, f"{exc}; give numbers, {', '.join(groups.FORMS)}") from None
-    try:
-        people = _People(heard, stages)
+        wanted, people = groups.groups_in(words), _People(heard, stages)
         return tuple(sorted({rank for group in wanted for rank in people.of(group)}))
+    except ValueError as exc:
+        why = f"{exc}; give numbers, {', '.join(groups.FORMS)}"
     except LookupError as exc:
-        raise _make_error(source, words, exc.args[0]) from None
-
-
-def _make_error(source: str, words: str, why: str) -> ConfigError:
-    return ConfigError.of([Problem(source, None, "ranks", words, why, ())])
+        why = exc.args[0]
+    raise ConfigError.of([Problem(source, None, "ranks", words, why, ())])
 
 
 class _People:
@@ -72,7 +67,13 @@ class _People:
             return self._called(group, _role, lambda role: role == wanted)
         if group.kind == groups.PEERS:
             return [rank for first in range(group.first, group.last + 1) for rank in (first, self._peer(first))]
-        return self._in_dimension(group)
+        places = self._places(group.kind)
+        size = max(size for _, size in places.values())
+        if group.last >= size:
+            raise LookupError(f"{group.kind} has the indices 0 to {size - 1} here, not {group.last}")
+        if group.last < 0:
+            return [rank for rank, (index, size) in places.items() if index == size - 1]
+        return [rank for rank, (index, _) in places.items() if group.first <= index <= group.last]
 
     def _check_that_all_have_spoken(self) -> None:
         """Else a group would lack those that speak a moment later."""
@@ -94,33 +95,22 @@ class _People:
             raise LookupError(f"no living process of the run has the {group.kind} {group.name!r}; {there}")
         return ranks
 
-    def _in_dimension(self, group: Group) -> list[int]:
-        places = self._places(group.kind)
-        size = max(size for _, size in places.values())
-        if group.last >= size:
-            raise LookupError(f"{group.kind} has the indices 0 to {size - 1} here, not {group.last}")
-        if group.last < 0:
-            return [rank for rank, (index, size) in places.items() if index == size - 1]
-        return [rank for rank, (index, _) in places.items() if group.first <= index <= group.last]
-
     def _peer(self, rank: int) -> int:
         """The next rank of the same data-parallel group: it computes the same on other data."""
         places = self._places(groups.DATA)
         if rank not in places:
             raise LookupError(f"no living process of the run has the rank {rank}")
-        part = self._part(rank)
-        alike = {index: other for other, (index, _) in places.items() if self._part(other) == part}
+        parts = {  # which part of the model each has
+            other: tuple(process.standing.groups.get(dimension, (0, 1))[0] for dimension in MODEL_DIMENSIONS)
+            for other, process in self._of_rank.items()
+        }
+        alike = {index: other for other, (index, _) in places.items() if parts[other] == parts[rank]}
         index, size = places[rank]
         nearest = (alike.get((index + ahead) % size) for ahead in range(1, size))
         peer = next((other for other in nearest if other is not None), None)
         if peer is None:
             raise LookupError(f"rank {rank} has no data-parallel peer: dp is {size} here")
         return peer
-
-    def _part(self, rank: int) -> tuple[int, ...]:
-        """Which part of the model it has."""
-        indices = self._of_rank[rank].standing.groups
-        return tuple(indices.get(dimension, (0, 1))[0] for dimension in MODEL_DIMENSIONS)
 
     def _places(self, dimension: str) -> dict[int, tuple[int, int]]:
         """Rank to its index and how many there are."""

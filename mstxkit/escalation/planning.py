@@ -23,8 +23,6 @@ from ..store.options import CONFIG, REQUEST, list_settable
 from ..store.request import COUNT_AT_MOST, LIVES_AT_MOST_S, WHOLE_STEPS, Known, Request, check_request
 
 WINDOWS_AT_MOST = 30
-# As many steps as a request may have: to the end of the run.
-ENDLESS_STEPS = COUNT_AT_MOST
 # What a configuration says of the time after the recording: raw data first, parsed apart.
 _AFTERWARDS = ("analysis", "data_simplification")
 _ANY_RANK = range(1 << 31)
@@ -99,7 +97,7 @@ def _list_notes(config: Any, windows: int) -> Iterator[str]:
 def _list_windows(window: Any) -> Iterator[tuple[int, int]]:
     """First step and number of steps of each window, as the configuration counts."""
     if window.steps is None:
-        yield window.first_step, ENDLESS_STEPS
+        yield window.first_step, COUNT_AT_MOST  # to the end of the run
         return
     period, number = window.wait + window.warmup + window.steps, 0
     while window.repeat == 0 or number < window.repeat:

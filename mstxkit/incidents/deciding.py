@@ -17,7 +17,6 @@ from ..store.values import count_of, group_by, list_of, small_number, table_of, 
 from . import waiting
 
 Report = Mapping[str, Any]
-_NS = 10**9
 # Up to so many times its limit nobody is named where none of several has said what it is at.
 _EARLY = 3.0
 _PIECES_AT_MOST, _OTHERS_AT_MOST = 8, 4

@@ -21,6 +21,7 @@ from ..store.values import list_of, table_of, text_of, whole_number
 from ..store.whereabouts import Whereabouts
 from . import page
 from .deciding import Report
+from .looking import Place
 
 _LOCKED_WITHIN_S = 2.0
 _QUIET_AT_MOST_NS = 600 * 10**9
@@ -64,12 +65,19 @@ class IncidentFolders:
         return opened
 
     def _find_open(self, kind: str, since_ns: int) -> Call | None:
-        """The newest, where what is wrong now is told in it, and it is not over."""
-        newest = self.newest()
-        if newest is None or not _belongs_to(newest, kind, since_ns, time.time_ns()):
+        """The newest, where what is wrong now is told in it, and it is not over. Who only asked, and an exception that
+        ended nothing, are no reason for a hang.
+        """
+        newest, now_ns = self.newest(), time.time_ns()
+        if newest is None or newest.opened_ns > now_ns + TOGETHER_NS:  # or the clock was set back
             return None
-        concluded = self.concluded(newest.name)
-        return None if concluded is not None and concluded.over_ns else newest
+        is_alike, is_new = kind == newest.kind, now_ns - newest.opened_ns <= TOGETHER_NS
+        if REQUEST in (kind, newest.kind) or (kind, newest.kind) == (HANG, EXCEPTION):
+            is_told = is_alike and is_new
+        else:
+            is_told = is_new or (is_alike and newest.opened_ns >= since_ns)
+        concluded = self.concluded(newest.name) if is_told else None
+        return newest if is_told and not (concluded is not None and concluded.over_ns) else None
 
     def _make_call(self, kind: str, now_ns: int) -> Call:
         self._make_room()
@@ -223,17 +231,6 @@ class IncidentFolders:
             raise MstxkitError("there is an incident, and no more are kept")
 
 
-def _belongs_to(newest: Call, kind: str, since_ns: int, now_ns: int) -> bool:
-    """Is what is wrong now told in the newest incident? Who only asked, and an exception that ended nothing, are no
-    reason for a hang.
-    """
-    if newest.opened_ns > now_ns + TOGETHER_NS:
-        return False  # the clock was set back
-    if REQUEST in (kind, newest.kind) or (kind, newest.kind) == (HANG, EXCEPTION):
-        return kind == newest.kind and now_ns - newest.opened_ns <= TOGETHER_NS
-    return now_ns - newest.opened_ns <= TOGETHER_NS or (kind == newest.kind and newest.opened_ns >= since_ns)
-
-
 def _name_of(time_ns: int) -> str:
     return time.strftime("%Y%m%dT%H%M%S", time.gmtime(time_ns // 10**9)) + f".{time_ns // 10**6 % 1000:03d}"
 
@@ -242,10 +239,6 @@ def ask_hosts(run: Path) -> None:
     """Ask all hosts of a run for an incident now. Raises OSError, CaptureError: it cannot be asked for."""
     folders.make_folder(run / layout.INCIDENTS)
     documents.replace_file(run / layout.INCIDENTS / layout.INCIDENT_ASKED, b"")
-
-
-# A range that is open: process, track, start.
-Place = tuple[str, int, int]
 
 
 class ToldBefore(NamedTuple):

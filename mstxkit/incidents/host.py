@@ -27,7 +27,7 @@ from .asking import Answer, threads_of
 from .deciding import Cause
 from .dying import Death, Dying
 from .kernel import Effort
-from .looking import RangeInside, WatchedProcess
+from .looking import Place, RangeInside, WatchedProcess
 from .reports import Facts, JudgedRange, make_report, tell_who, wall_ns
 
 _NS = 10**9
@@ -99,7 +99,7 @@ class WatchedHost:
             events += self._new_exceptions(process)
             may_be_gone = process.pidfd < 0 or now_ns - process.heartbeat_ns > _SILENT_NS
             if name not in names or process.pidfd in ended or (may_be_gone and process.is_gone()):
-                events += self._end(process, now_ns)
+                self._end(process, now_ns)
         self.seen = tuple(self.processes)
         if now_ns - self._oom_kills[-1][0] >= _OOM_EVERY_NS:
             self._oom_kills.append((now_ns, kernel.oom_kills()))
@@ -144,10 +144,10 @@ class WatchedHost:
         now_ns = time.monotonic_ns()
         return any(self._dying.kind(death, self.processes.values(), now_ns) for death in self._dying.deaths)
 
-    def stuck(self) -> dict[str, list[JudgedRange]]:
-        """The ranges that are stuck, by process."""
-        by_name = {name: [j for j in judged if j.is_stuck] for name, judged in self._judged.items()}
-        return {name: judged for name, judged in by_name.items() if judged}
+    def stuck(self) -> dict[Place, JudgedRange]:
+        """The ranges that are stuck."""
+        every = ((name, judged) for name, ranges in self._judged.items() for judged in ranges)
+        return {(name, j.range.slot.track, j.range.slot.start): j for name, j in every if j.is_stuck}
 
     def is_debugged(self) -> bool:
         """Is a debugger attached to any of them?"""
@@ -174,7 +174,7 @@ class WatchedHost:
         False: leave those alone that work, and may, while it is not known whether anything is wrong.
         """
         lease.show_life(self.lock)
-        stuck = self.stuck()
+        stuck = {name for name, _, _ in self.stuck()}
         asked = [p for p in self.processes.values() if asks_all or p.name in stuck or not self._works(p.name)]
         answers = threads_of(asked, self._folder, lambda name: bool(self._efforts.get(name)) and not self._works(name))
         now_ns = time.monotonic_ns()
@@ -254,9 +254,19 @@ class WatchedHost:
             thread = range_.slot.thread
             of_thread = (r for r in inside[: number + 1] if r.slot.thread == thread)
             stage = hang.slowest_stage([canonical_key(r.stage) for r in of_thread])
-            judged.append(self._judge(process, range_, stage, works, now_ns, may_last_s.get(thread, 0.0)))
-            may_last_s[thread] = judged[-1].limit_s
+            quiet_s = self._quiet_s(range_, now_ns)
+            seen = QuietRange(quiet_s, self._past.get(_key_of(process, range_), ()), works, stage)
+            limit_s = max(may_last_s.get(thread, 0.0), hang.limit_s(self.settings, self.hang_s, seen))
+            patience_s = hang.patience_s(self.settings, limit_s, range_.ended)
+            open_s, may_last_s[thread] = (now_ns - range_.since_ns) / _NS, limit_s
+            judged.append(JudgedRange(range_, open_s, quiet_s, limit_s, quiet_s > limit_s, patience_s))
         return judged[::-1]
+
+    def _quiet_s(self, range_: RangeInside, now_ns: int) -> float:
+        """But for when nobody here could go on, as the whole host stood still: paused, moved, or next to no CPU."""
+        since_ns = max(range_.quiet_ns, self._anew_ns)
+        lately = takewhile(lambda lost: lost[0] >= since_ns, reversed(self._lost))
+        return max(0.0, (now_ns - since_ns - sum(lost_ns for _, lost_ns in lately)) / _NS)
 
     def _limit_s(self) -> float:
         return self.settings.after_s or self.hang_s
@@ -268,29 +278,14 @@ class WatchedHost:
             if key in self._past or len(self._past) < _KINDS_AT_MOST:
                 self._past.setdefault(key, deque(maxlen=_HISTORY)).append(taken_s)
 
-    def _judge(
-        self, process: WatchedProcess, range_: RangeInside, stage: str, works: bool, now_ns: int, at_least_s: float
-    ) -> JudgedRange:
-        since_ns = max(range_.quiet_ns, self._anew_ns)
-        # Nobody here could go on while the whole host stood still: paused, moved, or next to no CPU.
-        lately = takewhile(lambda lost: lost[0] >= since_ns, reversed(self._lost))
-        quiet_s = max(0.0, (now_ns - since_ns - sum(lost_ns for _, lost_ns in lately)) / _NS)
-        seen = QuietRange(quiet_s, self._past.get(_key_of(process, range_), ()), works, stage)
-        limit_s = max(at_least_s, hang.limit_s(self.settings, self.hang_s, seen))
-        patience_s = hang.patience_s(self.settings, limit_s, range_.ended)
-        return JudgedRange(range_, (now_ns - range_.since_ns) / _NS, quiet_s, limit_s, quiet_s > limit_s, patience_s)
-
     def _measure_effort(self, process: WatchedProcess, now_ns: int) -> None:
+        span_ns = min(5.0, max(1.0, self._limit_s() / 4)) * _NS  # over which work is measured
         if process.pid:
             efforts = self._efforts.setdefault(process.name, deque())
-            if not efforts or now_ns - efforts[-1][0] >= self._span_ns() / 5:
+            if not efforts or now_ns - efforts[-1][0] >= span_ns / 5:
                 efforts.append((now_ns, kernel.measure_effort(process.pid)))
-            while len(efforts) > 2 and now_ns - efforts[1][0] > self._span_ns():
+            while len(efforts) > 2 and now_ns - efforts[1][0] > span_ns:
                 efforts.popleft()
-
-    def _span_ns(self) -> float:
-        """Over which work is measured."""
-        return min(5.0, max(1.0, self._limit_s() / 4)) * _NS
 
     def _works(self, name: str) -> bool:
         efforts = self._efforts.get(name)
@@ -313,7 +308,7 @@ class WatchedHost:
         self._raised[process.name] = state, max(raised, count)
         return [HostEvent(incidents.EXCEPTION, process.name, time.time_ns())] if raised > count else []
 
-    def _end(self, process: WatchedProcess, now_ns: int) -> list[HostEvent]:
+    def _end(self, process: WatchedProcess, now_ns: int) -> None:
         """It is gone: in order, or not."""
         self._look_at(process, now_ns)  # it may have gone after the last one
         self.processes.pop(process.name)
@@ -324,7 +319,7 @@ class WatchedHost:
             has_said_goodbye, words = process.has_said_goodbye(), process.last_words()
         except (OSError, FormatError):
             process.close()
-            return []
+            return
         if has_said_goodbye and not words.fatal and not words.exceptions:
             if (process.who.get("world_size") or 1) > 1:  # others may wait for it
                 self._dead.append({**tell_who(process.name, process.who), "state": "left", "gone_ns": wall_ns(now_ns)})
@@ -334,7 +329,6 @@ class WatchedHost:
             self._forget_process(process)
         else:
             self._dying.add(Death(process, now_ns, signal, kernel.oom_kills() - self._oom_kills[0][1]))
-        return []
 
     def _forget_process(self, process: WatchedProcess) -> None:
         self._close_process(process)

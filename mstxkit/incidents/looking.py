@@ -41,6 +41,10 @@ class RangeInside(NamedTuple):
     ended: int = 0  # so many of its kind have ended here, at least
 
 
+# A range that is open: process, track, start.
+Place = tuple[str, int, int]
+
+
 class LastRange(NamedTuple):
     """A range that has ended, or a mark. Times CLOCK_MONOTONIC."""
 
@@ -59,6 +63,7 @@ class WatchedProcess:
 
     def __init__(self, folder: Path, name: str) -> None:
         self.name, self._folder = name, folder
+        self.live_file = folder / f"{name}{layout.LIVE_SUFFIX}"
         self._live = documents.open_regular(self.live_file)
         self._stacks = -1
         self.who: Mapping[str, Any] = {}
@@ -79,11 +84,6 @@ class WatchedProcess:
         self.moved_ns = time.monotonic_ns()
 
     @property
-    def live_file(self) -> Path:
-        """Its live file."""
-        return self._folder / f"{self.name}{layout.LIVE_SUFFIX}"
-
-    @property
     def pid(self) -> int:
         """Of the process; 0 where it is of another pid namespace."""
         pid = self.who.get("pid")
@@ -96,7 +96,7 @@ class WatchedProcess:
         raw = documents.read_part(self._live, 0, livefile.HEADER_BYTES + glance.SLOTS * livefile.SLOT_BYTES)
         head = raw[: livefile.HEADER_BYTES]
         header = self._header = livefile.read_header(head, os.fstat(self._live).st_size)
-        self._learn_from_head(head)
+        self.learn_who(head)
         self.began_ns = self.began_ns or min((a.monotonic_ns for a in livefile.read_anchors(head)), default=0)
         self.heartbeat_ns = livefile.heartbeat_ns(head) or self.began_ns
         used = glance.used_slots(self._live, header, raw[livefile.HEADER_BYTES :])
@@ -119,11 +119,9 @@ class WatchedProcess:
         self._left.update((range_.slot.stage, range_.slot.site) for range_ in left)
         return left
 
-    def learn_who(self) -> None:
-        """Who it is may have become known since the last look. Raises as `look`."""
-        self._learn_from_head(documents.read_part(self._live, 0, livefile.HEADER_BYTES))
-
-    def _learn_from_head(self, head: bytes) -> None:
+    def learn_who(self, head: bytes | None = None) -> None:
+        """Who it is may have become known since the last look. `head`: of its file, if just read. Raises as `look`."""
+        head = documents.read_part(self._live, 0, livefile.HEADER_BYTES) if head is None else head
         if self.who and livefile.identity_mark(head) == self._identity_mark:
             return
         self._identity_mark = livefile.identity_mark(head)

@@ -42,8 +42,15 @@ def sum_up(
     )  # fmt: skip
 
 
-def of_process(kind: str, process: str, reports: Sequence[Report]) -> Cause | None:
-    """The cause where a process is it by itself: it died, or raised what nobody caught."""
+def of_process(kind: str, process: str | None, reports: Sequence[Report]) -> Cause | None:
+    """The cause where a process is it by itself: it died, or raised what nobody caught. `process`: None: nobody knows
+    any more which it was: the last that is gone, or that has raised.
+    """
+    if process is None:
+        is_raised = kind == incidents.EXCEPTION
+        dead = [r for r in reports if (r.get("exceptions") if is_raised else deciding.hold_of(r) == "gone")]
+        latest = max(dead, key=lambda report: whole_number(report.get("gone_ns")), default={})
+        process = text_of(latest.get("process"))
     for report in reports:
         if report.get("process") == process:
             others = tuple(other for other in reports if other is not report and deciding.waits_now(other))
@@ -64,14 +71,6 @@ def hang_verdict(incident: Incident, now_ns: int) -> Verdict:
         evidence={name: text for name, text in evidence.items() if text},
         next=f"read {incident.page} in the run folder", withdrawn=str(incident.details.get("over") or ""),
     )  # fmt: skip
-
-
-def of_any(kind: str, reports: Sequence[Report]) -> Cause | None:
-    """The same, where nobody knows any more which process it was: the last that is gone, or that has raised."""
-    is_raised = kind == incidents.EXCEPTION
-    dead = [r for r in reports if (r.get("exceptions") if is_raised else deciding.hold_of(r) == "gone")]
-    latest = max(dead, key=lambda report: whole_number(report.get("gone_ns")), default={})
-    return of_process(kind, text_of(latest.get("process")), reports)
 
 
 def _how_it_ended(kind: str, report: Report) -> str:

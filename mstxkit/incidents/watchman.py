@@ -13,7 +13,7 @@ import threading
 import time
 from collections import deque
 from pathlib import Path
-from typing import Mapping, NamedTuple, Sequence
+from typing import NamedTuple, Sequence
 
 from ..errors import MstxkitError
 from ..host import detached, folders, jitter
@@ -25,8 +25,9 @@ from ..store.lookout import EVERY_S, Lookout
 from ..triggers import hang
 from . import asking, deciding, summary
 from .deciding import Cause, Report
-from .folder import Call, IncidentFolders, Place, tells_of_all, told_before
+from .folder import Call, IncidentFolders, tells_of_all, told_before
 from .host import HostEvent, WatchedHost
+from .looking import Place
 from .page import BEGUN_ANEW, WENT_ON
 
 _NICE, _NS = 5, 10**9
@@ -204,7 +205,13 @@ class Watchman:
     def _come_to(self, call: Call, reports: Sequence[Report], event: HostEvent | None = None) -> None:
         """Conclude what this host has opened; where nothing was wrong, nothing stays."""
         everybody, lasting = self._collect_reports(call, reports), self._folders.lasting(but=call.name)
-        cause = self._find_cause(call, everybody, event, _list_blamed(lasting))
+        cause = None
+        if event is not None:
+            cause = summary.of_process(event.kind, event.process, everybody)
+        elif call.kind == HANG:
+            cause = deciding.find_cause(everybody, self._watch.hang_s, _list_blamed(lasting))
+        elif call.kind != REQUEST:
+            cause = summary.of_process(call.kind, None, everybody)
         if self._folders.call(call.name) != call:
             return  # this host was slow, and another one has taken it over
         is_the_same = call.kind == HANG and event is None and self._is_the_same(cause, lasting)
@@ -223,29 +230,16 @@ class Watchman:
             self._told.setdefault(name, set()).update(self._considered)
         return bool(same)
 
-    def _find_cause(
-        self, call: Call, reports: Sequence[Report], event: HostEvent | None, blamed: Mapping[str, int]
-    ) -> Cause | None:
-        if event is not None:
-            return summary.of_process(event.kind, event.process, reports)
-        if call.kind == HANG:
-            return deciding.find_cause(reports, self._watch.hang_s, blamed)
-        return None if call.kind == REQUEST else summary.of_any(call.kind, reports)
-
     def _of_hangs(self) -> None:
         stuck, told_places = self._host.stuck(), set[Place]().union(*self._told.values())
-        new = {
-            place: range_
-            for name, ranges in stuck.items() for range_ in ranges
-            if (place := (name, range_.range.slot.track, range_.range.slot.start)) not in told_places
-        }  # fmt: skip
+        new = {place: judged for place, judged in stuck.items() if place not in told_places}
         if not new:
             self._pause_s = _AGAIN_S if not stuck else self._pause_s
             return
         if time.monotonic() < self._again_s and new.keys() <= self._considered:
             return
         self._considered = set(new)
-        self._consider_hang(time.time_ns() - int(max(range_.quiet_s for range_ in new.values()) * _NS))
+        self._consider_hang(time.time_ns() - int(max(judged.quiet_s for judged in new.values()) * _NS))
 
     def _consider_hang(self, since_ns: int) -> None:
         """Somebody seems stuck: is he, seen from all processes of the job?"""
@@ -280,10 +274,7 @@ class Watchman:
     def _answer_call(self, call: Call, reports: Sequence[Report]) -> None:
         self._folders.answer(call.name, reports)
         self._told[call.name] = set(self._open_now() if tells_of_all(call, self._place, reports) else ())
-        self._stuck[call.name] = {
-            (name, judged.range.slot.track, judged.range.slot.start): judged.range.quiet_ns
-            for name, ranges in self._host.stuck().items() for judged in ranges
-        }  # fmt: skip
+        self._stuck[call.name] = {place: judged.range.quiet_ns for place, judged in self._host.stuck().items()}
 
     def _open_now(self) -> dict[Place, int]:
         """What all are inside of, and what those who have ended in order never left."""

@@ -6,8 +6,8 @@ What is stored in a class or module is always of the kind that was there: functi
 from __future__ import annotations
 
 import functools
-import importlib
 import inspect
+import pkgutil
 from types import FunctionType, TracebackType
 from typing import Any, Callable
 
@@ -38,7 +38,7 @@ def make_replacement(target: Target, place: FunctionPlace, has_late_steps: bool,
     if target.kind == DELEGATE:
         return change
     if target.kind == VALUE:
-        change = change._replace(after=_import_path(target.value or ""))
+        change = change._replace(after=pkgutil.resolve_name(target.value or ""))
     if change.after is raw and target.kind == VALUE or has_range(raw, below, target.kind == WRAP):
         raise Unreached(Reason.HAS_RANGE)
     if target.kind == VALUE:
@@ -74,7 +74,7 @@ def _decide_function(target: Target, raw: Any) -> Any:
         return raw
     if not isinstance(raw, FunctionType):
         raise Unreached(Reason.NOT_PATCHABLE, f"a {type(raw).__name__} cannot be decided on")
-    decide = _import_path(target.value or "")
+    decide = pkgutil.resolve_name(target.value or "")
 
     @functools.wraps(raw)
     def wrapper(*args: Any, **kwargs: Any) -> Any:
@@ -123,11 +123,6 @@ def settle_site(target: Target, new: Any) -> list[Callable[[], None]]:
     if pieces.mixes_if is None:
         undos += [boundaries.forbid_pieces(site, per, why) for per, why in pieces.mixes.items()]
     return undos
-
-
-def _import_path(path: str) -> Any:
-    module, _, name = path.partition(":")
-    return getattr(importlib.import_module(module), name)
 
 
 class TimedContext:

@@ -62,9 +62,8 @@ def compile_condition(text: str, signature: inspect.Signature | None) -> Conditi
     """
     if type(text) is not str or len(text) > expressions.LONGEST:
         raise ExpressionError(f"a condition is a str of at most {expressions.LONGEST} characters, not {text!r:.60}")
-    return _read_condition(
-        expressions.parse_expression(text), partial(expressions.compile_expression, signature=signature)
-    )
+    expression = partial(expressions.compile_expression, signature=signature)
+    return _read_condition(expressions.parse_expression(text), expression)
 
 
 check = partial(compile_condition, signature=None)

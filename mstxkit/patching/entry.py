@@ -165,9 +165,9 @@ class Entry(Prepared):
         elif step is None and self.stage is not None:
             lines.append(inlined.if_ended("stage_begins"))
         if self.dummy is not None or self.mixes_if is not None:
-            lines.append(inlined.tell("tell_sampling"))
+            lines.append(inlined.call_entry("tell_sampling", inlined.arguments))
         if self.process_role is not None:
-            lines.append(inlined.tell("tell_process_role", False))
+            lines.append(inlined.call_entry("tell_process_role"))
         return lines
 
     def read_again(self, values: dict[str, Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:

@@ -26,28 +26,29 @@ class Inlined:
         positional = signatures.positional_of(parameters)
         keywords = [f"{name!r}: {name}" for name in parameters.keyword_only]
         keywords += [f"**{parameters.varkw}"] if parameters.varkw else []
-        self._arguments = f"({positional}{',' if positional else ''}), {{{', '.join(keywords)}}}"
+        # As the methods of an entry take the call's own.
+        self.arguments = f"({positional}{',' if positional else ''}), {{{', '.join(keywords)}}}"
 
     def step(self, expression: Expression, ends: bool) -> list[str]:
         """Tell the step that begins with the call, or ends with it, where there is one."""
         value = self._name_value("_step")
-        again = f"{value} = {self._call_entry('read_step', self._arguments)}"
+        again = f"{value} = {self.call_entry('read_step', self.arguments)}"
         ended = f"{self._names['attributes']}.progress.next_step"  # a step that has ended is the latest no more
         begins = [f"{self._names['step']}({value})", f"if {ended} is not None: {ended} = None"]
         return [
             f"{value} = {self._write_stored(expression)}",
             f"if {self._names['type']}({value}) is not {self._names['int']}: {again}",
             f"if {value} is not None and {value} >= 0:",
-            *(f" {line}" for line in ([self._call_entry("step_ends", value)] if ends else begins)),
+            *(f" {line}" for line in ([self.call_entry("step_ends", value)] if ends else begins)),
         ]
 
     def if_ended(self, teller: str) -> str:
         """Call the entry's method `teller` where the end of a step has been told."""
-        return f"if {self._names['attributes']}.progress.next_step is not None: {self._call_entry(teller)}"
+        return f"if {self._names['attributes']}.progress.next_step is not None: {self.call_entry(teller)}"
 
-    def tell(self, teller: str, has_arguments: bool = True) -> str:
-        """Call the entry's method `teller`, with the call's arguments or without any."""
-        return self._call_entry(teller, self._arguments if has_arguments else "")
+    def call_entry(self, method: str, arguments: str = "") -> str:
+        """Call this method of the entry."""
+        return f"{self._names['attributes']}.{method}({arguments})"
 
     def attributes(
         self, expressions: Mapping[str, Expression], fixed: Mapping[str, str], inherits_role: bool
@@ -67,27 +68,24 @@ class Inlined:
                 tests += [f"{value} is {self._names['unread']}", *([f"{value} is None"] if may_be_none else [])]
         pairs += [f"{name!r}: {text!r}" for name, text in fixed.items()]
         lines.append(f"{self._name_value()} = {{{', '.join(pairs)}}}")
-        again = self._call_entry("read_again", f"{self._name_value()}, {self._arguments}")
+        again = self.call_entry("read_again", f"{self._name_value()}, {self.arguments}")
         lines += [f"if {' or '.join(tests)}: {again}"] if tests else []
         if inherits_role:
             role = self._name_value("_role")
-            lines.append(f"{role} = {self._call_entry('role_here')}")
+            lines.append(f"{role} = {self.call_entry('role_here')}")
             lines.append(f"if {role} is not None: {self._name_value()}['role'] = {role}")
         began, turns = self._names["began"], f"{self._names['attributes']}.turns"
-        begins = f"{began} = {self._call_entry('measure_from')} if {self._names['next']}({turns}) else 0"
-        return [begins, *lines, f"if {began}: {self._call_entry('measured', began)}"]
+        begins = f"{began} = {self.call_entry('measure_from')} if {self._names['next']}({turns}) else 0"
+        return [begins, *lines, f"if {began}: {self.call_entry('measured', began)}"]
 
     def whole(self, lines: list[str]) -> Prologue:
         """The code: an exception in it, which nobody expects, is a fault, and the range goes without attributes."""
-        failed = f"{self._name_value()} = {self._call_entry('failed', self._names['fault'])}"
+        failed = f"{self._name_value()} = {self.call_entry('failed', self._names['fault'])}"
         caught = "except {failure} as {fault}: ".format(**self._names) + failed
         return Prologue(("try:", *(f" {line}" for line in lines), caught), self._name_value())
 
     def _name_value(self, suffix: str = "") -> str:
         return self._names["value"] + suffix
-
-    def _call_entry(self, method: str, arguments: str = "") -> str:
-        return f"{self._names['attributes']}.{method}({arguments})"
 
     def _write_stored(self, expression: Expression) -> str:
         """Code for a parameter as it is, a literal, or what is stored; `unread` for what only the entry reads."""

@@ -56,16 +56,16 @@ class Presence:
         if module is None:  # so Python is told that there is none
             return None
         if module is not _MISSING:
-            return _keep_texts(getattr(module, "__path__", None))
+            return _folders_in(module, "__path__")
         package = name.rpartition(".")[0]
         if not package:
-            return _folders_of(top_level(name))
+            return _folders_in(top_level(name), "submodule_search_locations")
         # As `PathFinder.find_spec`: the first folder that has the module; else those that are parts of a namespace.
         portions: list[str] = []
         for folder in self._find_folders(package) or ():
             finder = pkgutil.get_importer(folder)
             spec = None if finder is None else finder.find_spec(name)
-            here = _folders_of(spec)
+            here = _folders_in(spec, "submodule_search_locations")
             if here is not None and spec is not None and spec.loader is not None:
                 return here
             portions += here or ()
@@ -85,12 +85,10 @@ def top_level(name: str, first: str = "") -> Any:
         raise _describe_unknown(name, exc) from None
 
 
-def _folders_of(spec: Any) -> tuple[str, ...] | None:
-    return None if spec is None else _keep_texts(spec.submodule_search_locations)
-
-
-def _keep_texts(folders: Any) -> tuple[str, ...]:
-    return tuple(folder for folder in folders or () if isinstance(folder, str))
+def _folders_in(owner: Any, attribute: str) -> tuple[str, ...] | None:
+    """What a module or spec lists there; None without one."""
+    folders = getattr(owner, attribute, None) or ()
+    return None if owner is None else tuple(folder for folder in folders if isinstance(folder, str))
 
 
 def _describe_unknown(name: str, exc: Exception) -> Unknown:

@@ -132,13 +132,9 @@ class Symbols:
             return None
         if name in owner.of_class.members:
             return _Symbol(owner.module, f"{owner.name}.{name}")
-        for base in owner.of_class.bases:
-            base_class = self._find_symbol(owner.module, base, depth + 1)
-            if base_class is not None and base_class.of_class is not None:
-                member = self._in_class(base_class, name, depth + 1)
-                if member is not None:
-                    return member
-        return None
+        bases = (self._find_symbol(owner.module, base, depth + 1) for base in owner.of_class.bases)
+        classes = (base for base in bases if base is not None and base.of_class is not None)
+        return next(filter(None, (self._in_class(base, name, depth + 1) for base in classes)), None)
 
 
 def find_symbols(first: str = "") -> Symbols:

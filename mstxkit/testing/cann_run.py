@@ -15,7 +15,7 @@ from typing import Mapping, NamedTuple, Sequence, Union
 
 from ..errors import StandInError
 from ..host import detached
-from .stand_in import Fail, StandIn, without_autoload
+from .stand_in import Fail, StandIn
 
 Script = Union[str, Path, Sequence[str]]
 
@@ -180,11 +180,20 @@ def run_under_cann(
     with tempfile.TemporaryDirectory(prefix="mstxkit-cann-") as folder:
         log = Path(folder) / "calls.jsonl"
         settings = StandIn.build().environment(log=log, mstx=mstx, rate=rate, start_bytes=start_bytes, fail=fail)
-        environment = {**without_autoload(os.environ), **settings, **(env or {})}
+        # Without the switch that keeps `import torch` from loading torch_npu, which is wanted here.
+        inherited = {name: text for name, text in os.environ.items() if name != "TORCH_DEVICE_BACKEND_AUTOLOAD"}
+        environment = {**inherited, **settings, **(env or {})}
         if python is None:  # the script finds the same mstxkit as this process
             paths = filter(None, [detached.ROOT, environment.get("PYTHONPATH")])
             environment["PYTHONPATH"] = os.pathsep.join(paths)
-        return CannRun(*_run(_make_command(script, python), environment, timeout_s, cwd), read_calls(log))
+        interpreter = python or sys.executable
+        if isinstance(script, str):
+            command = [interpreter, "-c", script]
+        elif isinstance(script, Path):
+            command = [interpreter, str(script)]
+        else:
+            command = list(script)
+        return CannRun(*_run(command, environment, timeout_s, cwd), read_calls(log))
 
 
 def read_calls(log: Path) -> tuple[CannCall, ...]:
@@ -192,14 +201,15 @@ def read_calls(log: Path) -> tuple[CannCall, ...]:
     if not log.exists():
         return ()
     lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
-    return tuple(_read_call(line) for line in lines if line.endswith("}"))
-
-
-def _make_command(script: Script, python: str | None) -> list[str]:
-    interpreter = python or sys.executable
-    if isinstance(script, str):
-        return [interpreter, "-c", script]
-    return [interpreter, str(script)] if isinstance(script, Path) else list(script)
+    calls = []
+    for line in (line for line in lines if line.endswith("}")):
+        fields = {name: value for name, value in json.loads(line).items() if name in CannCall._fields}
+        if fields["call"] in _STARTS + _ENDS + _MARKS:
+            fields.setdefault("domain", "default")
+        if "stream" in fields:
+            fields["stream"] = bool(fields["stream"])
+        calls.append(CannCall(**{**fields, "path": Path(fields["path"]) if fields.get("path") else None}))
+    return tuple(calls)
 
 
 def _run(command: list[str], environment: dict[str, str], timeout_s: float, cwd: Path | None) -> tuple[int, str, str]:
@@ -221,12 +231,3 @@ def _kill_session(leader: int) -> None:
     """The script and every process it left behind."""
     with suppress(ProcessLookupError, PermissionError):
         os.killpg(leader, signal.SIGKILL)
-
-
-def _read_call(line: str) -> CannCall:
-    fields = {name: value for name, value in json.loads(line).items() if name in CannCall._fields}
-    if fields["call"] in _STARTS + _ENDS + _MARKS:
-        fields.setdefault("domain", "default")
-    if "stream" in fields:
-        fields["stream"] = bool(fields["stream"])
-    return CannCall(**{**fields, "path": Path(fields["path"]) if fields.get("path") else None})

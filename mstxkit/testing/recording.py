@@ -198,39 +198,27 @@ class Captured:
                 continue
             attributes = {}
             record = records.unpack_record(w0, w1, w2)
+            site, stage, end = texts.sites[record.site], texts.stages.get(record.stage), bank.origin + record.end
+            where = (_read_step(record.step), record.track)
             if kind == records.MARK:
-                marks.append(self._mark(record, bank, texts, attributes))
+                marks.append(CapturedMark(site.name, site.domain, stage, *where, self._time_ns(end), attributes))
             else:
-                ranges.append(self._make_range(record, bank, texts, attributes))
-
-    def _make_range(
-        self, record: records.Record, bank: livefile.BankCopy, texts: livefile.Texts, attributes: dict[str, Any]
-    ) -> CapturedRange:
-        site = texts.sites[record.site]
-        stage, at = texts.stages.get(record.stage), (_read_step(record.step), record.track, record.depth)
-        start_ns = self._time_ns(bank.origin + record.end - record.duration)
-        times = (start_ns, self._as_ns(record.duration), None)
-        return CapturedRange(site.name, site.domain, stage, bool(site.own_stage), *at, record.error, *times, attributes)
-
-    def _mark(
-        self, record: records.Record, bank: livefile.BankCopy, texts: livefile.Texts, attributes: dict[str, Any]
-    ) -> CapturedMark:
-        site = texts.sites[record.site]
-        time_ns, stage = self._time_ns(bank.origin + record.end), texts.stages.get(record.stage)
-        return CapturedMark(site.name, site.domain, stage, _read_step(record.step), record.track, time_ns, attributes)
+                times = (self._time_ns(end - record.duration), self._as_ns(record.duration), None)
+                how = (bool(site.own_stage), *where, record.depth, record.error)
+                ranges.append(CapturedRange(site.name, site.domain, stage, *how, *times, attributes))
 
     def _read_open(self, banks: list[livefile.BankCopy]) -> list[OpenRange]:
         """The last bank knows the sites of all open ranges."""
         if not banks:
             return []
         texts, _ = livefile.read_texts(banks[-1].text, banks[-1].salt)
-        slots = sorted(livefile.read_slots(self._view, self._header))
-        return [self._open(slot, texts) for slot in slots if slot.site in texts.sites]
-
-    def _open(self, slot: livefile.Slot, texts: livefile.Texts) -> OpenRange:
-        site, stage = texts.sites[slot.site], texts.stages.get(slot.stage)
-        at = (_read_step(slot.step), slot.track, slot.depth, self._time_ns(slot.start))
-        return OpenRange(site.name, site.domain, stage, bool(site.own_stage), *at)
+        ranges = []
+        for slot in sorted(livefile.read_slots(self._view, self._header)):
+            if slot.site in texts.sites:
+                site, stage = texts.sites[slot.site], texts.stages.get(slot.stage)
+                at = (_read_step(slot.step), slot.track, slot.depth, self._time_ns(slot.start))
+                ranges.append(OpenRange(site.name, site.domain, stage, bool(site.own_stage), *at))
+        return ranges
 
     def _as_ns(self, ticks: int) -> int:
         return ticks if engine.clock_kind() in _TICKS_ARE_NS else round(ticks / engine.ticks_per_ns())

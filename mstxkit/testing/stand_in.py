@@ -16,7 +16,7 @@ import subprocess
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Mapping, NamedTuple, Sequence
+from typing import NamedTuple, Sequence
 
 from ..errors import StandInError
 
@@ -177,8 +177,3 @@ def _link_library(compiler: str, out: Path, name: str, sources: Sequence[str], n
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         raise StandInError(f"{compiler} could not build lib{name}.so:\n{done.stderr[-2000:]}")
-
-
-def without_autoload(environment: Mapping[str, str]) -> dict[str, str]:
-    """`environment` without the switch that keeps `import torch` from loading torch_npu, which is wanted here."""
-    return {key: value for key, value in environment.items() if key != "TORCH_DEVICE_BACKEND_AUTOLOAD"}

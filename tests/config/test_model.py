@@ -8,7 +8,7 @@ import pytest
 from builders import configuration_page
 from pydantic import ValidationError
 
-from mstxkit.config.model import Config, Window, schema
+from mstxkit.config.model import Config, Window
 
 
 def test_a_configuration_cannot_be_changed() -> None:
@@ -54,7 +54,7 @@ def test_what_is_no_such_value_is_refused(fields: dict) -> None:
 
 
 def test_the_schema_describes_every_field_in_words() -> None:
-    described = schema()
+    described = Config.model_json_schema()
 
     assert set(described["properties"]) == set(Config.model_fields)
     parts = [described, *described["$defs"].values()]

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from mstxkit.config import hydra, sources
+from mstxkit.config import documents, hydra, sources
 from mstxkit.config.shell import END
 from mstxkit.config.sources import Source, Word
 from mstxkit.errors import ConfigError
@@ -73,7 +73,9 @@ def test_json_knows_its_lines_also_with_tabs_and_odd_texts() -> None:
 
 
 def test_json_inside_another_file_counts_from_its_first_line() -> None:
-    assert sources.from_json('\n{"a": 1}', "f.sh", 7).place("a").line == 8
+    _, lines = documents.read_json('\n{"a": 1}', "f.sh", 7)
+
+    assert lines["a",] == 8
 
 
 def test_a_script_is_split_into_words_and_variables_with_their_lines() -> None:

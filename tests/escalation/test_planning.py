@@ -60,7 +60,7 @@ def test_every_rank_plans_the_same_requests() -> None:
         ("{first_step: 4}", [(4, 1)]),
         ("{first_step: 4, steps: 2, wait: 3, repeat: 3}", [(4, 2), (9, 2), (14, 2)]),
         ("{first_step: 2, steps: 2, more_steps: [7, 9]}", [(2, 2), (7, 1), (9, 1)]),
-        ("{first_step: 2, steps: null}", [(2, planning.ENDLESS_STEPS)]),
+        ("{first_step: 2, steps: null}", [(2, planning.COUNT_AT_MOST)]),
     ],
 )
 def test_each_window_begins_at_its_step(window: str, steps: list[tuple[int, int]]) -> None:

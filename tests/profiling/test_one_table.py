@@ -32,7 +32,7 @@ exec(compile(source, limits.__file__, "exec"), vars(limits))
 
 from builders import recorded_profilers as recorded
 import mstxkit.cli
-from mstxkit.config.model import schema
+from mstxkit.config.model import Config
 from mstxkit.profiling import backends, presets
 from mstxkit.profiling.declare import Preset
 from mstxkit.store.request import Known, check_request
@@ -61,7 +61,8 @@ written = io.StringIO()
 with contextlib.redirect_stdout(written), contextlib.suppress(SystemExit):
     mstxkit.cli.build_application()(["config", "show", str(folder / "own.yaml"), "--json"], prog_name="mstxkit")
 told["shown"] = json.loads(written.getvalue())
-fields = {**schema()["properties"], **schema()["$defs"]["Limits"]["properties"]}
+described = Config.model_json_schema()
+fields = {**described["properties"], **described["$defs"]["Limits"]["properties"]}
 told["schema"] = [fields["ticks"]["description"], fields["files"]["description"]]
 
 found = recorded.recorded("torch_npu 2.13.0")

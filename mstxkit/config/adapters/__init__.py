@@ -220,11 +220,11 @@ class Reading:
             self.wrong(key, "not one of its values", own, table)
         return tuple(dict.fromkeys(table[own] for own in value if isinstance(own, (str, int)) and own in table))
 
-    def texts(self, key: str, field: str, default: tuple[str, ...] = ()) -> tuple[str, ...]:
-        """A list of texts."""
-        value = self.get(key, field, list(default))
+    def texts(self, key: str, field: str) -> tuple[str, ...]:
+        """A list of texts; by default an empty one."""
+        value = self.get(key, field, ())
         if not isinstance(value, (list, tuple)) or not all(isinstance(text, str) and text for text in value):
-            return self.refuse(default, key, "a list of texts is needed", value)
+            return self.refuse((), key, "a list of texts is needed", value)
         return tuple(value)
 
     def ranks(self, key: str, field: str, default: Any = "all") -> Any:
@@ -232,9 +232,8 @@ class Reading:
         value = self.get(key, field, _MISSING)
         if value is _MISSING:
             return default
-        numbers = (
-            [read_whole(number, self.from_text) for number in value] if isinstance(value, (list, tuple)) else [None]
-        )
+        listed = value if isinstance(value, (list, tuple)) else [None]
+        numbers = [read_whole(number, self.from_text) for number in listed]
         if not numbers or any(number is None or number < 0 for number in numbers):
             return self.refuse(default, key, "a list of ranks is needed, whole numbers from 0", value)
         return tuple(dict.fromkeys(numbers))

@@ -7,7 +7,7 @@ from typing import Any, Mapping
 from ...errors import Problem
 from ...store.options import CONFIG, PROFILE, Term, list_settable
 from ..model import Config, Window
-from ..python_calls import CALL, Member, NotKnown
+from ..python_calls import CALL, NotKnown
 from ..sources import Source
 from . import ENDLESS_STEPS, ONE_WINDOW, Reading
 
@@ -102,15 +102,6 @@ def read_handler(reading: Reading, default: str = "") -> tuple[str, str, dict[st
     reading.take_over(own)
     analysis = "off" if not wanted else "async" if later else "sync"
     return path or default, analysis, {} if worker is None else {"worker_name": worker}
-
-
-def note_members(reading: Reading, keys: tuple[str, ...], why: str) -> None:
-    """Note every text among these that must be a member of an enumeration."""
-    for key in keys:
-        value = reading.values.get(key)
-        for own in value if isinstance(value, list) else [value]:
-            if isinstance(own, str) and not isinstance(own, Member):
-                reading.wrong(key, why, own)
 
 
 def in_the_files_words(reading: Reading, values: Mapping[str, Any], lines: Mapping[Any, int]) -> Reading:

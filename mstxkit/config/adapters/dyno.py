@@ -138,9 +138,7 @@ def _read_window(reading: Reading) -> Window:
 
 
 def _read_analysis(reading: Reading, ranks: Any) -> str:
-    is_wanted, is_async = ("analyse" in reading.values, "async-mode" in reading.values)
-    for key in [key for key in ("analyse", "async-mode") if key in reading.values]:
-        reading.places["analysis"] = reading.place(key)
+    is_wanted, is_async = (reading.flag(key, "analysis", False) for key in ("analyse", "async-mode"))
     if is_async and not is_wanted:
         reading.note("--async-mode does nothing without --analyse")
     if is_wanted and not is_async and ranks != "all":

@@ -79,18 +79,17 @@ def _open_source(word: Word, name: str) -> Source:
         values = json.loads(text)
     except (ValueError, RecursionError):
         values = None  # `documents.read_json` names the line, below
-    if isinstance(values, list):
-        _refuse_word(word, name, "a list makes the import of mindspore itself fail; an object is needed")
     if not text:  # as good as not set
         return Source(name)
-    if values == {} or not text.strip():
-        _refuse_word(word, name, "MindSpore calls an empty object a decode error and profiles nothing")
+    why = ""
+    if isinstance(values, list):
+        why = "a list makes the import of mindspore itself fail; an object is needed"
+    elif values == {} or not text.strip():
+        why = "MindSpore calls an empty object a decode error and profiles nothing"
+    if why:
+        raise ConfigError.of([Problem(name, word.line, VARIABLE, word.text, why)])
     try:
         values, lines = documents.read_json(text, name, line)
     except ConfigError as exc:
         raise ConfigError(f"{exc} (in {VARIABLE})", exc.problems) from None
     return Source(name, values, lines if word.line is not None else {})
-
-
-def _refuse_word(word: Word, name: str, why: str) -> None:
-    raise ConfigError.of([Problem(name, word.line, VARIABLE, word.text, why)])

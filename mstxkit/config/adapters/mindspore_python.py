@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any, Mapping
 
 from ..model import Config
+from ..python_calls import Member
 from ..sources import Source, from_python
 from . import Read, Reading, Written, _python, left_out, mindspore, mindspore_env
 
@@ -51,7 +52,11 @@ def _flatten_reading(reading: Reading) -> Reading:
     values = {**{key: value for key, value in reading.values.items() if key != _python.DEEP}, **inner}
     lines = {(path[1:] if path[:1] == (_python.DEEP,) else path): line for path, line in reading.source.lines.items()}
     whole = Reading(Source(reading.source.name, values, lines))
-    _python.note_members(whole, _ENUMERATIONS, _ONE_MEMBER)
+    for key in _ENUMERATIONS:
+        value = values.get(key)
+        for own in value if isinstance(value, list) else [value]:
+            if isinstance(own, str) and not isinstance(own, Member):
+                whole.wrong(key, _ONE_MEMBER, own)
     if deep is not None and not isinstance(deep, Mapping):
         whole.wrong(_python.DEEP, "a call of _ExperimentalConfig is needed", deep)
     again = _python.in_the_files_words(whole, values, lines)

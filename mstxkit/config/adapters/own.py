@@ -20,10 +20,10 @@ from ..model import Budgets, Config, ConfigLimits, Sampling, Window
 from ..sources import Source
 from . import Read, Reading, Written, build_config, yaml_of
 
-FLAVOUR = "mstxkit"
+# The section says what mstxkit does, beside what the framework reads for itself.
+FLAVOUR = SECTION = "mstxkit"
 DESCRIPTION = "a YAML's section mstxkit:, every canonical field"
 
-SECTION = "mstxkit"
 _GROUPS: Mapping[str, Any] = {"window": Window, "sampling": Sampling, "limits": ConfigLimits, "budgets": Budgets}
 # What mstxkit alone has: a section of these alone goes with the framework's own section beside it.
 MANNER = ("light", "budgets", "act", "takes_over")

@@ -20,7 +20,7 @@ from typing import Any, Mapping, Sequence
 from ... import faults, stages
 from ...engine.choose import engine
 from ...errors import ConfigError, MstxkitError
-from ...host import identity, names
+from ...host import names
 from ...pieces import edges
 from ...profiling import backends, presets, profilers, theirs
 from ...profiling.declare import Preset
@@ -168,8 +168,6 @@ class Duty:
 
     def retire(self) -> bool:
         """Leave a post that was only assumed, now that the rank is known; False while there is something to be done."""
-        if not self.post.is_assumed or identity.read_current()["rank"] is None:
-            return False
         self.watcher.stop()  # first: it may just be arming
         if self._machine.active is not None or self._session.is_open:
             self.watcher.start()
@@ -298,13 +296,11 @@ class Duty:
 
     def _session_ended(self, stop: moves.StopSession) -> moves.Event:
         """The machine gets its answer also where an interrupt comes in between, which goes on to the program."""
-        answer = None
         try:
-            answer = self._stop_session(stop)
-            return answer
-        finally:
-            if answer is None:
-                self._hear(self._stop_session(stop))
+            return self._stop_session(stop)
+        except BaseException:
+            self._hear(self._stop_session(stop))
+            raise
 
     def _stop_session(self, stop: moves.StopSession) -> moves.Event:
         with self._patiently.ends():
@@ -367,7 +363,7 @@ class Duty:
     def _places_of_news(self) -> Sequence[Path] | None:
         """Where news come from while nothing goes on and all is said; None while something does: others are awaited."""
         with self._lock:  # not in the midst of an event: it may leave no work, and something to say
-            is_busy = self._machine.has_work or self._inbox.is_waiting or self._to_send or self._is_changed
+            is_busy = self._machine.has_work or self._inbox.waiting or self._to_send or self._is_changed
         return None if is_busy else self._mailbox.places_of_news()
 
     def _ask_patience(self) -> None:

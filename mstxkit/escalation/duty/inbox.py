@@ -35,15 +35,10 @@ class Inbox:
         self.refused: dict[str, Report] = {}  # reports on requests that the machine never hears of, by id
         self.reasons: dict[str, str] = {}  # request id to the asker's words
         self.of_one_window: set[str] = set()  # ids of requests for one window alone
-        self._waiting: dict[str, moves.RequestReceived] = {}
+        self.waiting: dict[str, moves.RequestReceived] = {}  # for this process to enter their stage
         self._heard: dict[tuple[str, int], Report] = {}
         self._listens_again_at = self._looks_again_at = 0.0
         self._is_changed = False
-
-    @property
-    def is_waiting(self) -> bool:
-        """Does a request wait for this process to enter its stage?"""
-        return bool(self._waiting)
 
     def take_change(self) -> bool:
         """Was anything refused since the last time?"""
@@ -59,7 +54,7 @@ class Inbox:
             event = self._read(message)
             if isinstance(event, moves.RequestReceived):
                 if event.request.is_for(self._role):
-                    self._waiting[event.request.id] = event
+                    self.waiting[event.request.id] = event
             elif event is not None:
                 # What was said of a request must not be told before the request itself.
                 yield from self._ready(seen)
@@ -75,11 +70,11 @@ class Inbox:
             return None
 
     def _ready(self, seen: AbstractSet[str]) -> Iterator[moves.RequestReceived]:
-        for id, event in list(self._waiting.items()):
+        for id, event in list(self.waiting.items()):
             enters = not seen.isdisjoint(event.request.stages) or (bool(seen) and WHOLE_STEPS in event.request.stages)
             if not enters and event.request.planned is None:
                 continue  # what is planned is known from the start, also of stages that come first in its window
-            del self._waiting[id]
+            del self.waiting[id]
             self.reasons[id] = event.request.reason
             if event.request.is_for_one_window:
                 self.of_one_window.add(id)

@@ -104,7 +104,8 @@ class Mailbox:
         if not self._turn.is_held:
             # Also where requests come from: who was to pass them on may have been killed.
             return [self._relay.path.parent, *control]
-        return None if self._shared.is_settling else control
+        # What is read of a file that was replaced just now may still be what it was.
+        return None if time.monotonic() < self._shared.settled_at else control
 
     def _is_told(self) -> bool:
         """Does the kernel tell of all that is renamed into the control folder?"""
@@ -265,7 +266,7 @@ class _Source:
         self.content: bytes | None = None
         self._held_last: bytes | None = None  # damaged or not
         self._state: tuple[int, ...] = ()
-        self._settled_at = self._read_again_at = 0.0
+        self.settled_at = self._read_again_at = 0.0
         self._damage: Unusable | None = None
         self._held: tuple[tuple[int, ...], bytes] | None = None
 
@@ -275,8 +276,8 @@ class _Source:
         """
         state, now = documents.state_of(self.path), time.monotonic()
         if state != self._state:
-            self._state, self._settled_at = state, now + _SETTLES_WITHIN_S
-        is_seen = self._settled_at < now < self._read_again_at or (not state and now < self._read_again_at)
+            self._state, self.settled_at = state, now + _SETTLES_WITHIN_S
+        is_seen = self.settled_at < now < self._read_again_at or (not state and now < self._read_again_at)
         if self._damage is None and is_seen:
             return None
         content = documents.read_small(self.path, is_private=True)
@@ -295,11 +296,6 @@ class _Source:
             raise
         self.content = content
         return arrived
-
-    @property
-    def is_settling(self) -> bool:
-        """Has it been replaced so lately that what is read of it may still be what it was?"""
-        return time.monotonic() < self._settled_at
 
     def holds(self, content: bytes) -> bool:
         """Does it hold exactly this? It is read where it may have been replaced since it was seen to."""

@@ -36,44 +36,39 @@ class OwnWords:
         self._say_again_s = jitter.own_period_s(SAY_AGAIN_S, "say")
 
     def are_stale(self, stages_seen: int) -> bool:
-        """Is what this rank said of itself no longer so, or said long ago? So many stages it has entered by now."""
-        before, self._can = self._can, (stages_seen, backends.find_profiler()[0], self._place(stages_seen))
-        return before != self._can or time.monotonic() - self._said_at > self._say_again_s
+        """Is what this rank said of itself no longer so, or said long ago? So many stages it has entered by now.
 
-    def _place(self, stages_seen: int) -> _Place:
-        """Where this rank stands, read again where it has entered another stage, and after some seconds."""
-        seen_before, _, place = self._can
-        if stages_seen == seen_before and time.monotonic() < self._placed_at + _PLACED_EVERY_S:
-            return place
-        self._placed_at = time.monotonic()
-        if not identity.may_have_groups():
-            return {}, "neither Megatron nor torch.distributed is loaded there"
-        from ...host import parallel
+        Where it stands is read again where it has entered another stage, and after some seconds.
+        """
+        before, now_s = self._can, time.monotonic()
+        seen_before, _, place = before
+        if stages_seen != seen_before or now_s >= self._placed_at + _PLACED_EVERY_S:
+            self._placed_at, place = now_s, ({}, "neither Megatron nor torch.distributed is loaded there")
+            if identity.may_have_groups():
+                from ...host import parallel
 
-        return parallel.find_place()
+                place = parallel.find_place()
+        self._can = stages_seen, backends.find_profiler()[0], place
+        return before != self._can or now_s - self._said_at > self._say_again_s
 
     def said(self, pace: StepPace, phase: str = IDLE, reports: Sequence[Report] = ()) -> dict[str, Any]:
         """The document of its acknowledgement, said now. Any thread: the place is as the watcher saw it last."""
         self._said_at = time.monotonic()
         (backend, refused), (groups, why_no_group) = backends.find_profiler(), self._can[2]
+        timeouts: dict[str, str] = {}  # HCCL's, as this process's environment sets them
+        if any(name.startswith("HCCL_") for name in os.environ):
+            from ...store import hccl
+
+            timeouts = hccl.set_here()
         standing = Standing(
             self._post.world_size, pace.step, pace.step_ns, tuple(engine.stages_seen()), phase, backend, refused,
-            tuple(reports), groups, why_no_group, _read_timeouts(), self._act,
+            tuple(reports), groups, why_no_group, timeouts, self._act,
         )  # fmt: skip
         return {**standing.as_json(), "process": self._process}
 
 
-def _read_timeouts() -> dict[str, str]:
-    """HCCL's, as this process's environment sets them."""
-    if not any(name.startswith("HCCL_") for name in os.environ):
-        return {}
-    from ...store import hccl
-
-    return hccl.set_here()
-
-
 class Sentry:
-    """One rank's, from `start` to `stop`, or until a `Duty` takes it over.
+    """One rank's, from the start of its watcher to `stop`, or until a `Duty` takes it over.
     `go_on_duty`: called on the watcher's thread where there are messages: takes this over. `beside`: what is done at
     each look while nothing goes on; must not raise.
     """
@@ -95,10 +90,6 @@ class Sentry:
         last = self.control.acknowledgement(self.post.rank, self.post.role)
         return None if last is None else last.document.get("memory")
 
-    def start(self) -> None:
-        """Look from now on."""
-        self.watcher.start()
-
     def _look(self) -> None:
         step = engine.process_step()
         if step is not None and step != self.pace.step:
@@ -113,9 +104,7 @@ class Sentry:
         self.mailbox.acknowledge(self.post.rank, self.words.said(self.pace), self.post.role)
 
     def retire(self) -> bool:
-        """Leave a post that was only assumed, now that the rank is known; False: it is not."""
-        if identity.read_current()["rank"] is None:
-            return False
+        """Leave a post that was only assumed, now that the rank is known."""
         self.watcher.stop()
         self.mailbox.withdraw(self.post.rank, self.post.role)
         return True

@@ -60,7 +60,8 @@ class Standby:
         """Is it time? Never raises. Returns: CPU time of the watcher's thread since the last call, ns."""
         self._look_at_names()
         guard = self._guard
-        if guard is not None and not (guard.post.is_assumed and guard.retire()):
+        was_assumed = guard is not None and guard.post.is_assumed and identity.read_current()["rank"] is not None
+        if guard is not None and not (was_assumed and guard.retire()):
             return guard.cost_ns()
         if guard is not None and guard.origin is not None:
             self._origin = guard.origin
@@ -99,7 +100,7 @@ class Standby:
             self._go_on_duty(sentry)
         else:
             self._guard = sentry
-            sentry.start()
+            sentry.watcher.start()
         return self._guard
 
     def _relieve(self, sentry: Sentry) -> None:

@@ -81,7 +81,9 @@ class Watcher:
         except Exception as exc:  # the next look may succeed, and nobody else looks
             faults.note_fault("control.watcher", exc)
         self._cost_ns += time.thread_time_ns() - before
-        self._wait(wait_s)
+        if not (self.background.is_pausing or self._urgent.is_set):
+            wait = self._events.wait if self._events.open() else self._urgent.wait
+            self.background.rest(lambda: wait(wait_s))
         return True
 
     def _until_next_s(self, places: Sequence[Path]) -> float:
@@ -96,9 +98,3 @@ class Watcher:
         if is_told:  # twice as long each time, until it is long enough
             self._first_s = min(self._told_s, 2 * self._first_s)
         return max(self._interval_s, self._first_s if is_told else self._asking_s)
-
-    def _wait(self, seconds: float) -> None:
-        if self.background.is_pausing or self._urgent.is_set:
-            return
-        wait = self._events.wait if self._events.open() else self._urgent.wait
-        self.background.rest(lambda: wait(seconds))

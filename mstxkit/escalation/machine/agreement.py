@@ -51,17 +51,18 @@ class _Matter:
 class Agreement:
     """What one rank knows of the requests that it follows for others: who is ready for them, and how they ended. It
     follows those of several ranks of which it is the lowest; rank 0 all that it hears of.
+    `agrees`: False: it follows none, as another process speaks as this rank.
     """
 
-    def __init__(self, rank: int, policy: Policy) -> None:
-        self.rank, self.policy = rank, policy
+    def __init__(self, rank: int, policy: Policy, agrees: bool = True) -> None:
+        self.rank, self.policy, self.agrees = rank, policy, agrees
         self._matters: dict[str, _Matter] = {}
 
     def received(self, request: Request, ranks: tuple[int, ...], now: Now, decided: bool = False) -> None:
         """A request of these ranks is there; `decided`: its step was agreed, or dropped, before this rank restarted."""
         speaks = choose_agreeing(ranks) == self.rank and len(ranks) > 1
         is_ours = speaks and needs_agreement(request, ranks)
-        if request.id not in self._matters and (speaks or self.rank == 0):
+        if self.agrees and request.id not in self._matters and (speaks or self.rank == 0):
             # A session that began in time may go on beyond the expiry.
             spare_ns = int((self.policy.session_s + 2 * self.policy.agreement_s) * NS)
             gives_up_ns = now.mono_ns + max(0, life_ns(request, now)) + spare_ns
@@ -115,7 +116,11 @@ class Agreement:
                 del self._matters[id]
             elif now.mono_ns >= matter.gives_up_ns:
                 del self._matters[id]
-                yield from (Acknowledge(_mark_lost(id, rank, matter.reports.get(rank))) for rank in matter.pending())
+                for rank in matter.pending():
+                    last = matter.reports.get(rank)
+                    why = "rank lost: " + ("it never answered" if last is None else f"its last word was {last.state}")
+                    lost = Report(id, rank, FAILED) if last is None else last
+                    yield Acknowledge(lost._replace(state=FAILED, ready=False, reason=why))
 
     def _decided(self, matter: _Matter, step: int | None, step_ns: int | None, now: Now) -> Iterator[Action]:
         id = matter.request.id
@@ -173,22 +178,7 @@ def name_ranks(ranks: Collection[int]) -> str:
     return f"rank {', '.join(map(str, sorted(ranks)[:_NAMED_AT_MOST]))}{more}"
 
 
-def pace_ns(policy: Policy, step_ns: int | None, so_far_ns: int | None) -> int | None:
-    """How long a step takes, for `choose_lead`: the last one, or where none has ended yet, this one, once it has
-    outlasted the messages; None before that.
-    """
-    outlasts_s = min(2 * policy.transport_s, policy.agreement_s)
-    is_long = so_far_ns is not None and so_far_ns >= outlasts_s * NS
-    return so_far_ns if step_ns is None and is_long else step_ns
-
-
 def choose_lead(policy: Policy, step_ns: int | None) -> int:
     """Steps ahead: at least as long as messages take, there and back, where steps are short."""
     steps = math.ceil(2 * policy.transport_s * NS / max(step_ns, 1)) if step_ns is not None else 0
     return min(max(1, policy.lead_steps, steps), _LEAD_AT_MOST)
-
-
-def _mark_lost(id: str, rank: int, last: Report | None) -> Report:
-    word = "it never answered" if last is None else f"its last word was {last.state}"
-    last = Report(id, rank, FAILED) if last is None else last
-    return last._replace(id=id, rank=rank, state=FAILED, ready=False, reason=f"rank lost: {word}")

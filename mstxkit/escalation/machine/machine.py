@@ -15,15 +15,14 @@ from typing import Any, Callable, Mapping
 from ...errors import ConfigError
 from ...store.hccl import Patience
 from ...store.limits import Policy
-from ...store.report import ARMED, CANCELLED, DONE, EXPIRED, QUEUED, REFUSED, Report, StepPace
+from ...store.report import ARMED, CANCELLED, DONE, EXPIRED, FAILED, QUEUED, REFUSED, Report, StepPace
 from ...store.request import WHOLE_STEPS, Request
 from . import moves
-from .agreement import Agreement, choose_agreeing, choose_lead, needs_agreement, pace_ns
+from .agreement import Agreement, choose_agreeing, choose_lead, needs_agreement
 from .moves import NS, Now
 from .plans import Placing
 from .sessions import SessionMoves
-from .task import CoveringSession, Ledger, Occurrence, Spending, Task, life_ns, remembered_request, report_interrupted
-from .turns import next_task
+from .task import CoveringSession, Ledger, Occurrence, Spending, Task, life_ns, remembered_request
 
 
 class Machine(SessionMoves):
@@ -36,7 +35,7 @@ class Machine(SessionMoves):
         self.policy = Policy() if policy is None else policy
         self.pace = StepPace()
         self._steps_by: int | None = None  # the thread that has said a step last; None: none has
-        self._agreement = Agreement(rank, self.policy) if agrees else None
+        self._agreement = Agreement(rank, self.policy, agrees)
         self._spending = Spending(self.policy)
         self._tasks: dict[str, Task] = {}  # in order of arrival
         self._active: Task | None = None
@@ -70,7 +69,7 @@ class Machine(SessionMoves):
 
     def awaited(self) -> dict[str, list[int]]:
         """Request id to the ranks whose reports matter to this one, where it agrees or speaks for others."""
-        return {} if self._agreement is None else self._agreement.awaited()
+        return self._agreement.awaited()
 
     def announced(self) -> list[tuple[str, str]]:
         """Request and stage of sessions that begin in a step that is known and near: memory says so from now on."""
@@ -117,7 +116,7 @@ class Machine(SessionMoves):
             **self._ledger.memory(),
             "tasks": [task.remembered(self.rank, self.step) for task in self._tasks.values()],
             "spending": self._spending.memory(now),
-            "agreement": [] if self._agreement is None else self._agreement.memory(),
+            "agreement": self._agreement.memory(),
         }
 
     @classmethod
@@ -148,7 +147,7 @@ class Machine(SessionMoves):
         is_wrong = not ranks or ranks[0] < 0 or ranks[-1] >= self.world_size
         if not is_wrong:
             self.placing.add(request)
-            if self._agreement is not None and request.planned is None:
+            if request.planned is None:
                 decided = id in self._ledger.commits or id in self._ledger.cancels
                 self._agreement.received(request, ranks, now, decided)
             if self.rank not in ranks:
@@ -183,15 +182,14 @@ class Machine(SessionMoves):
 
     def _cancel_received(self, event: moves.CancelReceived, now: Now) -> None:
         task = self._tasks.get(event.id)
-        if self._agreement is not None:
-            self._agreement.cancelled(event.id)
+        self._agreement.cancelled(event.id)
         if task is not None:
             self._end(task, CANCELLED, event.reason, now)
         else:
             self._ledger.put(self._ledger.cancels, event.id, event.reason)
 
     def _acknowledged(self, event: moves.Acknowledged, now: Now) -> None:
-        if self._agreement is not None and event.report.rank != self.rank:
+        if event.report.rank != self.rank:
             self._agreement.reported(event.report, now)
 
     def _committed(self, event: moves.Commit, now: Now) -> None:
@@ -243,14 +241,15 @@ class Machine(SessionMoves):
             task.note(inside.missed())
             self._stop("the stage ended in an error" if event.error else "")
 
-    def _boundary_entered(self, event: moves.BoundaryEntered, now: Now) -> None:
-        task, inside = self._active, self._occurrence
-        if task is not None and inside is not None and inside.is_sample_start(*event):
-            self._start(task, inside, now)
-
-    def _boundary_left(self, event: moves.BoundaryLeft, now: Now) -> None:
-        if self._occurrence is not None and self._occurrence.is_sample_end(*event):
+    def _boundary_passed(self, event: moves.BoundaryEntered | moves.BoundaryLeft, now: Now) -> None:
+        """The sample begins with a piece that is entered, and is complete with one that is left."""
+        task, inside, is_left = self._active, self._occurrence, isinstance(event, moves.BoundaryLeft)
+        if task is None or inside is None or not inside.turns_sample(is_left, *event):
+            return
+        if is_left:
             self._stop("")
+        else:
+            self._start(task, inside, now)
 
     def _step_advanced(self, event: moves.StepAdvanced, now: Now) -> None:
         self.pace = self.pace.at(event.step, now.mono_ns)
@@ -293,7 +292,7 @@ class Machine(SessionMoves):
         for id, step in self.placing.take().items():
             if id in self._tasks:
                 self._tasks[id].place(step)
-            if self._agreement is not None:
+            if self._agreement.agrees:
                 self._out.append(moves.Commit(id, step))
         for task in list(self._tasks.values()):
             task.elsewhere = self.elsewhere
@@ -301,39 +300,57 @@ class Machine(SessionMoves):
                 over = task.over(self.step, now, self._spending, self._process_ends)
                 if over is not None:
                     self._end(task, *over, now)
-        if self._active is None:
-            self._take_up(now)
+        if self._active is not None:
+            for task in self._tasks.values():
+                if task.state == QUEUED:
+                    task.wait(f"waits for request {self._active.request.id}, under way here")
             return
-        for task in self._tasks.values():
-            if task.state == QUEUED:
-                task.wait(f"waits for request {self._active.request.id}, under way here")
+        upcoming = self._next_task(now)
+        if upcoming is not None:
+            self._arm(upcoming)
 
-    def _take_up(self, now: Now) -> None:
-        """Arm the next request that waits, or be ready for those that begin together."""
-        has_time = self._spending.left_ns(now) > 0
-        room = "" if has_time else f"waits: {self.policy.hour_s:g} s of sessions in an hour are used up"
-        ahead = choose_lead(self.policy, self.pace.step_ns)
-        task = next_task(self._tasks.values(), self.step, room, self._is_cooling(now), now, self._theirs, ahead)
-        if task is not None:
-            self._arm(task)
+    def _next_task(self, now: Now) -> Task | None:
+        """The request to arm, if any; those of several ranks are ready then, and wait for the step to be agreed.
+
+        A planned window comes in its own steps, before any other and whether or not the rank cools down.
+        """
+        room = f"waits: {self.policy.hour_s:g} s of sessions in an hour are used up"
+        room = "" if self._spending.left_ns(now) > 0 else room
+        cools, lead = self._is_cooling(now), choose_lead(self.policy, self.pace.step_ns)
+        queued = [task for task in self._tasks.values() if task.state == QUEUED]
+        planned = [task for task in queued if task.request.planned is not None]
+        waiting = [task for task in queued if task.request.planned is None]
+        for task in queued:
+            task.wait("waits for the cooldown" if cools and task.request.planned is None else room)
+        if room:
+            return None
+        due = next((task for task in planned if task.is_due(self.step) and not task.waits_for(self._theirs, 0)), None)
+        if due is not None or cools:
+            return due
+        first = min((task for task in waiting if task.needs_agreement), key=Task.turn, default=None)
+        for task in waiting:
+            if task.waits_for(self._theirs, lead):
+                continue
+            if task.needs_agreement and first is not None:
+                task.await_others(first, now)
+            elif not any(other.ready_ns is not None for other in waiting):
+                return task
+        return None
 
     def _arm(self, task: Task) -> None:
         for other in self._tasks.values():
             other.ready_ns = None
         self._active, self._occurrence = task, None
         task.state, task.reason = ARMED, ""
-        self._note_bound(task)
-        if task.request.occurrences is None and self.step is not None and task.first_step is None:
-            if len(task.request.stages) > 1 or WHOLE_STEPS in task.request.stages:
-                task.first_step = self.step + 1  # some of its stages may be over in this step
-            task.heard_in = self.step  # a step is a whole one
-            task.reason = f"begins in a later step than {self.step}, in which it was heard"
-
-    def _note_bound(self, task: Task) -> None:
         request, bound_s = task.request, self._bound_s(task.request)
         if self.patience is not None and bound_s < request.limits.seconds_within(self.policy.session_s):
             why = f"{self.patience.why(request.preset)}; --force lifts that"
             task.note(f"each session is ended at the first stage or piece after {bound_s:.4g} s: {why}")
+        if request.occurrences is None and self.step is not None and task.first_step is None:
+            if len(request.stages) > 1 or WHOLE_STEPS in request.stages:
+                task.first_step = self.step + 1  # some of its stages may be over in this step
+            task.heard_in = self.step  # a step is a whole one
+            task.reason = f"begins in a later step than {self.step}, in which it was heard"
 
     def _end(self, task: Task, state: str, reason: str, now: Now) -> None:
         """This request ends so: now, or as soon as its session is closed."""
@@ -363,16 +380,17 @@ class Machine(SessionMoves):
             if is_new:
                 self._said[id] = report
                 self._out.append(moves.Acknowledge(report))
-            if self._agreement is not None and (is_new or report.ready):  # whoever is ready is so with its step of now
+            if is_new or report.ready:  # whoever is ready is so with its step of now
                 self._agreement.reported(report, now)
         self._said = {id: self._said[id] for id in reports}
 
     def _agree(self, now: Now) -> None:
         """What this rank decides for all, and itself has to keep to."""
-        if self._agreement is None:
-            return
-        so_far_ns = None if self.pace.since_ns is None else now.mono_ns - self.pace.since_ns
-        step_ns = pace_ns(self.policy, self.pace.step_ns, so_far_ns)
+        step_ns, since_ns = self.pace.step_ns, self.pace.since_ns
+        if step_ns is None and since_ns is not None:
+            # As long as the step so far, where none has ended yet, once it has outlasted the messages.
+            outlasts_ns = min(2 * self.policy.transport_s, self.policy.agreement_s) * NS
+            step_ns = now.mono_ns - since_ns if now.mono_ns - since_ns >= outlasts_ns else None
         for action in list(self._agreement.due(self.step, step_ns, now)):
             self._out.append(action)
             if isinstance(action, (moves.Commit, moves.Drop)):
@@ -385,15 +403,18 @@ class Machine(SessionMoves):
         self._ledger.restore(memory)
         self._said = dict(self._ledger.ended)
         self._spending.restore(memory["spending"], now)
-        if self._agreement is not None:
-            self._agreement.restore(memory["agreement"], now)
+        self._agreement.restore(memory["agreement"], now)
         out: list[moves.Action] = []
         for document in memory["tasks"]:
             request = remembered_request(document["request"])
             if request is None:
                 continue  # it is refused when it comes again
-            if document["had_session"]:
-                self._ledger.put(self._ledger.ended, request.id, report_interrupted(document, request.id, self.rank))
+            if document["had_session"]:  # which ended with its process
+                last = Report.read(document["report"])
+                words = "its process was restarted while it recorded, or was about to", last.reason
+                why = "; ".join(filter(None, words))
+                lost = last._replace(id=request.id, rank=self.rank, state=FAILED, ready=False, reason=why)
+                self._ledger.put(self._ledger.ended, request.id, lost)
                 self._cool_until_ns = now.mono_ns + int(self.policy.cooldown_s * NS)
                 continue
             if document["first_step"] is not None:
@@ -406,7 +427,7 @@ _HANDLERS: Mapping[type, Callable[[Machine, Any, Now], None]] = {
     moves.RequestReceived: Machine._request_received, moves.CancelReceived: Machine._cancel_received,
     moves.Acknowledged: Machine._acknowledged, moves.Commit: Machine._committed, moves.Drop: Machine._dropped,
     moves.StageEntered: Machine._stage_entered, moves.StageLeft: Machine._stage_left,
-    moves.BoundaryEntered: Machine._boundary_entered, moves.BoundaryLeft: Machine._boundary_left,
+    moves.BoundaryEntered: Machine._boundary_passed, moves.BoundaryLeft: Machine._boundary_passed,
     moves.StepAdvanced: Machine._step_advanced, moves.Tick: Machine._ticked, moves.Ending: Machine._ending,
     moves.SessionStopped: Machine._session_stopped, moves.SessionFailed: Machine._session_failed,
     moves.SessionPutOff: Machine._session_put_off, moves.GiveWay: Machine._gives_way,

@@ -166,11 +166,16 @@ class Task:
             return FAILED, f"{', '.join(missing)} was not recorded in steps {self.first_step} to {self.last_step}"
         return DONE, ""
 
-    def comes_after(self, theirs: Iterable[tuple[str, int]], lead: int) -> str:
-        """Profiles of others that are on, or begin (in so many steps) before this request could be through."""
+    def waits_for(self, theirs: Iterable[tuple[str, int]], lead: int) -> bool:
+        """Are there profiles of others that are on, or begin (in so many steps) before this request could be through?
+        Its reason says so then.
+        """
         is_later = self.request.occurrences is None and self.request.planned is None  # than the step of now
         takes = (self.request.steps or 1) + (lead if self.needs_agreement else is_later)
-        return "; ".join(words for words, begins_in in theirs if begins_in < takes)
+        words = "; ".join(words for words, begins_in in theirs if begins_in < takes)
+        if words:
+            self.ready_ns, self.reason = None, f"waits for {words}"
+        return bool(words)
 
     def note(self, words: str) -> None:
         """Its report is to tell this besides, once; so many notes at most."""
@@ -270,16 +275,12 @@ class Occurrence:
         self.depth -= 1
         return self.depth <= 0
 
-    def is_sample_start(self, per: str, stages: Sequence[str], thread: int) -> bool:
-        """A boundary is entered: does the sample begin with it?"""
+    def turns_sample(self, is_left: bool, per: str, stages: Sequence[str], thread: int) -> bool:
+        """A boundary is entered: does the sample begin with it? Or it was left: is the sample complete with it?"""
         if self.sample is None or self.stage not in stages or (per, thread) != (self.sample.per, self.thread):
             return False
-        return self.passed == self.sample.skip and not self.had_session
-
-    def is_sample_end(self, per: str, stages: Sequence[str], thread: int) -> bool:
-        """A boundary was left: is the sample complete with it?"""
-        if self.sample is None or self.stage not in stages or (per, thread) != (self.sample.per, self.thread):
-            return False
+        if not is_left:
+            return self.passed == self.sample.skip and not self.had_session
         self.passed += 1
         return self.passed >= self.sample.skip + self.sample.record
 
@@ -397,13 +398,6 @@ def remembered_request(fields: Mapping[str, Any]) -> Request | None:
         return check_request(fields, Known(fields["stages"], range(1 << 31), presets), "memory")
     except ConfigError:
         return None
-
-
-def report_interrupted(document: Mapping[str, Any], id: str, rank: int) -> Report:
-    """The last word on a task from a rank's memory that had a session: that ended with its process."""
-    last = Report.read(document["report"])
-    why = "; ".join(filter(None, ("its process was restarted while it recorded, or was about to", last.reason)))
-    return last._replace(id=id, rank=rank, state=FAILED, ready=False, reason=why)
 
 
 def life_ns(request: Request, now: Now) -> int:

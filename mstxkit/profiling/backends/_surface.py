@@ -35,12 +35,9 @@ class Surface(NamedTuple):
             {name: parameter.default for name, parameter in inspect.signature(call).parameters.items()}
             for call in calls
         )
-        levels, metrics = (getattr(module, list_terms(profiler)[name].enum) for name in ("level", "aic_metrics"))
-        return cls(profile, config, handler, _list_members(levels), _list_members(metrics), metrics.AiCoreNone)
-
-
-def _list_members(enumeration: Any) -> frozenset[str]:
-    return frozenset(name for name in dir(enumeration) if not name.startswith("__"))
+        enums = [getattr(module, list_terms(profiler)[name].enum) for name in ("level", "aic_metrics")]
+        levels, metrics = (frozenset(name for name in dir(enum) if not name.startswith("__")) for enum in enums)
+        return cls(profile, config, handler, levels, metrics, enums[1].AiCoreNone)
 
 
 def translate_preset(preset: Preset, profiler: str) -> tuple[Options, Options, dict[str, str]]:

@@ -177,18 +177,13 @@ class SimulatedProcesses:
         """Who has it in this step; ranks of a role need not begin at 0."""
         return [at for at, peer in enumerate(self.peers) if fault.has(self.role, peer.rank, self.number)]
 
-    def _draw_offsets(self) -> Vector:
-        """(M,) by how much each clock is wrong: within its bound."""
-        offsets = np.zeros(self.count)
-        for fault in self.faults_on("clock"):
-            offsets[self.members(fault)] += fault.factor
-        return offsets
-
     # What is handed over.
 
     def close(self) -> RoleStep:
         """The step is over: all that was seen of it; the next one begins."""
-        offsets, stages = self._draw_offsets(), tuple(self._stages)
+        offsets, stages = np.zeros(self.count), tuple(self._stages)
+        for fault in self.faults_on("clock"):  # by how much each clock is wrong: within its bound
+            offsets[self.members(fault)] += fault.factor
         of = np.stack([self._stages[stage] for stage in stages], axis=2)
         total = np.where(of[_COUNT] > 0, of[_TOTAL], np.nan)
         count = np.where(np.isfinite(total), of[_COUNT], 0.0)

@@ -72,24 +72,18 @@ class SimulatedRings:
             return None
         member, group, sequence = (np.concatenate([part[at] for part in entries]) for at in range(3))
         entered, left = (np.concatenate([part[at] for part in entries]) + offsets_s[member] for at in (3, 4))
+        for of in np.setdiff1d(group, list(self._groups)).tolist():
+            pair = divmod(of - self._first_pair, len(self._ranks))
+            inside = pair if of >= self._first_pair else np.unique(member[group == of]).tolist()
+            self._groups[of] = tuple(self._ranks[at] for at in inside)
         counts = [len(part.member) for part in entries]
         kinds = np.repeat([part.kind for part in entries], counts)
         return Collectives(
             member, group, sequence, entered,
             left if self._shape.knows_left else np.full(len(left), np.nan),
-            np.repeat([stages.index(part.stage) for part in entries], counts), self._ranks_of(member, group),
+            np.repeat([stages.index(part.stage) for part in entries], counts), dict(self._groups),
             kind=kinds if (kinds != MEET).any() else None,
         )  # fmt: skip
-
-    def _ranks_of(self, member: Whole, group: Whole) -> dict[int, tuple[int, ...]]:
-        for of in np.setdiff1d(group, list(self._groups)).tolist():
-            inside = (
-                divmod(of - self._first_pair, len(self._ranks))
-                if of >= self._first_pair
-                else np.unique(member[group == of])
-            )
-            self._groups[of] = tuple(self._ranks[at] for at in inside)
-        return dict(self._groups)
 
     def handed_over(self, step: RoleStep) -> Iterator[RoleStep]:
         """What a judge gets when this step is over."""
@@ -97,14 +91,10 @@ class SimulatedRings:
             yield step
             return
         self._held.append(step)
-        if not self._is_dumping(step):
+        now_s, later = float(np.nanmax(step.left_s)), step.step - FIRST_RINGS
+        is_time = self._dumped_s is not None and now_s - self._dumped_s >= RINGS_EVERY_S
+        if self.is_asked or (later >= 0 and later % RINGS_EVERY == 0) or (later > 0 and is_time):
+            self._dumped_s, self.is_asked = now_s, False
+            yield from list(self._held)
+        else:
             yield step._replace(collectives=None)
-            return
-        self._dumped_s, self.is_asked = float(np.nanmax(step.left_s)), False
-        yield from list(self._held)
-
-    def _is_dumping(self, step: RoleStep) -> bool:
-        if self.is_asked or step.step == FIRST_RINGS:
-            return True
-        is_time = self._dumped_s is not None and float(np.nanmax(step.left_s)) - self._dumped_s >= RINGS_EVERY_S
-        return step.step > FIRST_RINGS and (is_time or (step.step - FIRST_RINGS) % RINGS_EVERY == 0)
