@@ -49,10 +49,10 @@ def test_what_another_thread_has_open_is_waited_for_a_moment_and_said(rank: Rank
 def test_a_session_is_not_begun_beside_theirs_but_after_it(rank: Rank, monkeypatch: pytest.MonkeyPatch) -> None:
     request = rank.ask(stage=UPDATE)
     rank.engine.step(1)
-    monkeypatch.setattr(duties.others, "in_the_way", lambda: "verl's profile, step 1")
+    monkeypatch.setattr(duties.profilers, "in_the_way", lambda: "verl's profile, step 1")
     rank.once(UPDATE)
     waits = rank.last(request)
-    monkeypatch.setattr(duties.others, "in_the_way", lambda: "")
+    monkeypatch.setattr(duties.profilers, "in_the_way", lambda: "")
     rank.engine.step(2)
     rank.once(UPDATE)
     rank.engine.step(3)
@@ -64,10 +64,10 @@ def test_a_session_is_not_begun_beside_theirs_but_after_it(rank: Rank, monkeypat
 
 
 def test_a_request_that_comes_meanwhile_is_queued_and_says_why(rank: Rank, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(duties.others, "list_coming", lambda thread: (("verl's profile, steps 0 to 1", 0),))
+    monkeypatch.setattr(duties.profilers, "list_coming", lambda thread: (("verl's profile, steps 0 to 1", 0),))
     request = rank.ask(stage=UPDATE)
     waits = rank.last(request)
-    monkeypatch.setattr(duties.others, "list_coming", lambda thread: ())
+    monkeypatch.setattr(duties.profilers, "list_coming", lambda thread: ())
 
     assert (waits.state, waits.reason) == ("queued", "waits for verl's profile, steps 0 to 1")
     assert rank.last(request).state == "armed"

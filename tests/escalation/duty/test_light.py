@@ -108,9 +108,9 @@ def test_it_waits_for_somebody_elses_profile_and_begins_within_its_window(
     session: Recording, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     on_duty = light(session, "every 4 steps, 4 steps")
-    monkeypatch.setattr(lights.others, "in_the_way", lambda: "verl's profile")
+    monkeypatch.setattr(lights.profilers, "in_the_way", lambda: "verl's profile")
     walked(on_duty, (4, 5))
-    monkeypatch.setattr(lights.others, "in_the_way", lambda: "")
+    monkeypatch.setattr(lights.profilers, "in_the_way", lambda: "")
     walked(on_duty, (6, 7))
 
     assert [order.step for order in session.orders] == [6]
