@@ -48,8 +48,8 @@ def show_steps(summary: dict[str, Any], figures: dict[str, Any]) -> str:
     return first + _write_zoom(figures["zoom"])
 
 
-def _write_zoom(zoom: dict[str, Any] | None) -> str:
-    if zoom is None or not any(role["steps"] for role in zoom["roles"]):
+def _write_zoom(zoom: dict[str, Any]) -> str:
+    if not any(role["steps"] for role in zoom["roles"]):
         return ""
     names = (", ".join(filter(None, (f"step {of['step']}", of["why"]))) for of in zoom["roles"][0]["steps"])
     options = "".join(f'<option value="{at}">{name}</option>' for at, name in enumerate(names))
@@ -84,7 +84,7 @@ def show_who(summary: dict[str, Any], figures: dict[str, Any]) -> str:
     lead = _by_role(["" if is_compared else write_nothing(NO_PEER) for is_compared in are_compared])
     slow = summary["stragglers"]
     nobody = "There are too few steps to tell." if is_too_short(summary["judged"]) else "Nobody is, beyond chance."
-    behind = show_stragglers(slow) if slow else write_nothing(not_compared(roles) or nobody)
+    behind = show_stragglers(slow) if slow else write_nothing(nobody)
     gates: Columns = {"held up in": "stage", "by rank": "rank", "steps": "steps", "ranks waited, a step": "wait_ns"}
     late = {"rank": "rank", "stage": "stage", "source": "source", "late": "late_ns", "clocks’ bound": "error_ns"}
     of_others = _by_role([
