@@ -98,19 +98,16 @@ def _check_tmpfs() -> Check:
 
 def left_in_memory() -> list[Check]:
     """What killed processes left of runs of which nobody lives here. One that was moved looks as if it was removed."""
-    mine = folders.in_shared_memory()
-    left = sorted(filter(_is_left, mine.glob("*")))
+    mine, left = folders.in_shared_memory(), []
+    for run in sorted(mine.glob("*")):  # with live files in it, and nobody who holds the lock of any
+        locks = {file.with_suffix(life.SUFFIX) for file in run.glob("*.li[fv]e")}
+        if locks and all(life.is_held(str(lock)) is False for lock in locks):
+            left.append(run)
     bytes_left, more = write_size(sum(map(folders.size_bytes, left))), len(left) - _LEFT_SHOWN
     detail = f"{bytes_left} of killed processes, runs with none that lives here: {len(left)}; "
     detail += f"`mstxkit collect RUN` seals it; where a run is removed, take it away: cd {mine} && rm -r"
     names = [run.name for run in left[:_LEFT_SHOWN]] + [f"({more} more are named then)"] * (more > 0)
     return [Check("left behind", NOTE, " ".join([detail, *names]))] if left else []
-
-
-def _is_left(run: Path) -> bool:
-    """Are there live files in this folder, and does nobody hold the lock of any?"""
-    locks = {file.with_suffix(life.SUFFIX) for file in run.glob("*.li[fv]e")}
-    return bool(locks) and all(life.is_held(str(lock)) is False for lock in locks)
 
 
 def _check_packages() -> list[Check]:

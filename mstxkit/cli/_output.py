@@ -21,7 +21,12 @@ def write_whole(target: Path, is_folder: bool = False) -> Iterator[Path]:
     A folder of that name is replaced only if it is empty or was made this way; a file always, as `>` does.
     Raises: MstxkitError where it cannot be written, or is something that must not be replaced.
     """
-    (_check_folder if is_folder else check_file)(target)
+    if not is_folder:
+        check_file(target)
+    elif target.is_symlink() or (target.exists() and not target.is_dir()):
+        raise MstxkitError(f"{target} is no folder; give the name of one, new or empty")
+    elif target.is_dir() and any(target.iterdir()) and not (target / MADE_BY_US).exists():
+        raise MstxkitError(f"{target} holds other files; give the name of a folder that is new or empty")
     draft = target.with_name(f".{target.name[:200]}.{os.getpid()}")
     try:
         if is_folder:
@@ -47,13 +52,6 @@ def check_file(target: Path) -> None:
         raise MstxkitError(f"{target} is no file, and would be replaced; give the name of one")
     if not target.parent.is_dir():
         raise MstxkitError(f"{target} cannot be written: there is no folder {target.parent}")
-
-
-def _check_folder(target: Path) -> None:
-    if target.is_symlink() or (target.exists() and not target.is_dir()):
-        raise MstxkitError(f"{target} is no folder; give the name of one, new or empty")
-    if target.is_dir() and any(target.iterdir()) and not (target / MADE_BY_US).exists():
-        raise MstxkitError(f"{target} holds other files; give the name of a folder that is new or empty")
 
 
 def _replace_folder(draft: Path, target: Path) -> None:

@@ -6,7 +6,7 @@ import os
 import signal
 import sys
 from collections import Counter
-from contextlib import contextmanager
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Callable, Iterator, NamedTuple, TypeVar
 
@@ -25,7 +25,6 @@ from . import _opening, _show
 Item = TypeVar("Item")
 _A_SECOND = 4  # bars are drawn so often: terminals may be far away
 _NAME_LIMIT = 60
-_ENDINGS = (signal.SIGTERM, signal.SIGHUP)
 NOT_PARSED = "not parsed"
 _STYLES = {records.PARSED: "green", records.FAILED: "bold red", profiles.RECORDING: "yellow", NOT_PARSED: "yellow"}
 
@@ -131,7 +130,11 @@ def _parse_all(
     plan = plan._replace(environment=tools.make_environment(os.environ, msprof.path), msprof=msprof.path)
     done = Done(rows, [], {}, msprof.path)
     try:
-        with _stop_by_signals(), Shown(quiet) as shown:
+        with ExitStack() as stack:
+            # Every signal that asks the command to end becomes an interrupt, so that it tidies up.
+            for number in (signal.SIGTERM, signal.SIGHUP):
+                stack.callback(signal.signal, number, signal.signal(number, signal.default_int_handler))
+            shown = stack.enter_context(Shown(quiet))
             ready = _find_parsable(run, todo, plan, msprof, done, shown)
             shown.say(description="profiles", total=len(ready), count=f"0/{len(ready)}")
             for profile, parse in work.parse_profiles(run, ready, plan, descriptor):
@@ -141,17 +144,6 @@ def _parse_all(
     except KeyboardInterrupt:
         return done._replace(interrupted=True)
     return done
-
-
-@contextmanager
-def _stop_by_signals() -> Iterator[None]:
-    """Every signal that asks the command to end becomes an interrupt, so that it tidies up."""
-    before = {number: signal.signal(number, signal.default_int_handler) for number in _ENDINGS}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 def _find_parsable(

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, Sequence
 
 import typer
 
 from ..reading.report import units
 from ..reading.report.escape import for_rich, for_terminal
-from ..store import values
 from ..store.request import ALL, COUNT_AT_MOST, SUSPECT_AND_PEER, Ranks, Request
-from ..store.values import group_by
+from ..store.values import group_by, write_spans
 from . import _show
 
 if TYPE_CHECKING:
@@ -40,11 +39,6 @@ def bytes_of(text: str | None, option: str) -> int | None:
     if match is None:
         raise typer.BadParameter(f"{text!r} is no size: give 500M or 2G", param_hint=option)
     return int(float(match[1]) * _UNITS[match[2]])
-
-
-def write_spans(ranks: Iterable[int]) -> str:
-    """0, 1, 2, 5 -> `0-2, 5`."""
-    return ", ".join(values.write_spans(ranks))
 
 
 def write_ranks(ranks: Ranks) -> str:
@@ -140,7 +134,7 @@ def write_participants(recorders: Sequence[Participant]) -> list[str]:
         if len(members) == 1 and first.pid is not None:
             who = f"rank {first.rank} ({', '.join(filter(None, (first.role, f'pid {first.pid} on {first.host}')))})"
         steps = sorted({member.step for member in members if member.step is not None})
-        where = f"in step{'s' if len(steps) > 1 else ''} {write_spans(steps)}" if steps else ""
+        where = f"in step{'s' if len(steps) > 1 else ''} {', '.join(write_spans(steps))}" if steps else ""
         oldest = max((member.seen for member in members if member.seen is not None), default=None)
         where += f" ({'up to ' if len(members) > 1 else ''}{oldest.words})" if where and oldest is not None else ""
         by = ", ".join(filter(None, (first.backend, where)))

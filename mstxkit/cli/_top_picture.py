@@ -136,9 +136,9 @@ def account_of(live_state: LiveState, folder: str) -> Account:
 
 def _wrap_text(text: str, paper: Paper) -> list[str]:
     """On two lines at most, indented."""
-    wide = max(10, paper.columns - 2)
-    lines = textwrap.wrap(text, wide, max_lines=2, placeholder=" ...", break_on_hyphens=False)
-    return [f"  {line}" for line in lines]
+    wide = max(12, paper.columns)
+    wrapper = textwrap.TextWrapper(wide, "  ", "  ", break_on_hyphens=False, max_lines=2, placeholder=" ...")
+    return wrapper.wrap(text)
 
 
 def _of_roles(live_state: LiveState, paper: Paper, rows: int) -> Iterator[Text]:

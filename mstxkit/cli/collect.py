@@ -78,9 +78,9 @@ def _move_sealed(run: Path, run_id: str) -> Moved:
     """From this host's own disks, as fast as it goes."""
     moved = Moved([])
     for place in sealed_place.on_this_host(run, run_id):
-        done = take_care(SealedCare(run, run_id, folders.in_shared_memory() / run_id, place, math.inf), _WAIT_S)
-        problem = f"another process is at work on {place}" if done is None else done.problem
-        moved = Moved(moved.names + ([] if done is None else done.names), moved.problem or problem)
+        care = SealedCare(run, run_id, folders.in_shared_memory() / run_id, place, math.inf)
+        done = take_care(care, _WAIT_S) or Moved([], f"another process is at work on {place}")
+        moved = Moved(moved.names + done.names, moved.problem or done.problem)
     return moved
 
 

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Optional
+from typing import Optional
 
 import typer
 
 from . import FOUND_WRONG, WRONG_USE, _show
-
-if TYPE_CHECKING:
-    from ..reading.comparison.comparing import Comparison
 
 _PERCENT = re.compile(r"\s*(\d{1,4}(?:\.\d{1,4})?)\s*%?\s*", re.ASCII)
 
@@ -56,12 +53,8 @@ def compare(
         _show.as_json(comparing.as_json(comparison, limit))
     else:
         _show.open_console().print(text.render_comparison(comparison, everything))
-    if limit is not None:
-        _end_command(comparison, limit, any_work, json)
-
-
-def _end_command(comparison: Comparison, limit: float, any_work: bool, json: bool) -> None:
-    """End as --fail-over says, with the reason."""
+    if limit is None:
+        return
     if comparison.other_work and not any_work:
         _show.stop_command(
             "not judged: the two sides do not do the same work (tokens differ by more than 10 %); compare runs of the "

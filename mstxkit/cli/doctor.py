@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, Optional
 import typer
 
 from ..errors import PatchError
-from ..patching.declare import EXTRA, Patch
+from ..patching.declare import EXTRA
 from ..patching.registry import has_extra
 from ..patching.report import APPLIED, FAILED, STATES, WAITING, TargetState
 from ..patching.sheet import YAML_SUFFIXES
@@ -54,7 +54,7 @@ class Support(NamedTuple):
 
 def show_patches(frameworks: list[str], import_them: bool, json: bool) -> None:
     """What there is of these, else of all that are known. It is read from the source, but for `import_them`."""
-    from ..patching import registry, targets
+    from ..patching import registry, symbols, targets
 
     try:
         wanted = [
@@ -63,10 +63,18 @@ def show_patches(frameworks: list[str], import_them: bool, json: bool) -> None:
         ]
     except PatchError as exc:  # one is unknown or wrong
         _show.stop_command(str(exc), WRONG_USE)
-    supported = [_read_support(name, patch, import_them) for name, patch in wanted]
+    supported, folder = list[Support](), os.getcwd()
+    for name, patch in wanted:
+        version, states, error = None, list[TargetState](), ""
+        if symbols.spec_of(patch.framework, folder) is not None:
+            version = find_version(patch.framework) or ""
+            sources = symbols.find_symbols(folder)
+            states, error = _importing.in_a_process(name) if import_them else (sources.states(patch), "")
+        is_whole = has_extra(name) or name.endswith(YAML_SUFFIXES)
+        supported.append(Support(patch.framework, is_whole, version, states, error))
     if json:
-        states = [[state._asdict() for state in support.targets] for support in supported]
-        rows = [{**support._asdict(), "targets": targets} for support, targets in zip(supported, states)]
+        plain = [[target._asdict() for target in support.targets] for support in supported]
+        rows = [{**support._asdict(), "targets": of_it} for support, of_it in zip(supported, plain)]
         _show.as_json({"frameworks": rows})
         return
     console = _show.open_console()
@@ -75,18 +83,6 @@ def show_patches(frameworks: list[str], import_them: bool, json: bool) -> None:
         if frameworks and support.version is not None:
             console.print()
             console.print(_draw_details(support))
-
-
-def _read_support(name: str, patch: Patch, import_them: bool) -> Support:
-    from ..patching.symbols import find_symbols as sources_in
-    from ..patching.symbols import spec_of
-
-    folder = os.getcwd()
-    is_whole = has_extra(name) or name.endswith(YAML_SUFFIXES)
-    if spec_of(patch.framework, folder) is None:
-        return Support(patch.framework, is_whole, None, [])
-    states, error = _importing.in_a_process(name) if import_them else (sources_in(folder).states(patch), "")
-    return Support(patch.framework, is_whole, find_version(patch.framework) or "", states, error)
 
 
 def _draw_summary(supported: list[Support], is_imported: bool) -> Any:

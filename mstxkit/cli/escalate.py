@@ -167,9 +167,8 @@ def _tell_request(run: Path, request: Request, meant: tuple[int, ...], suspected
     absent = tuple(asking.find_absent(asking.control_of(run), request, meant))
     if absent:
         stages = for_terminal(" or ".join(request.stages))
-        typer.echo(
-            f"  {_requests.write_ranks(absent)}: nothing begins there before {stages} is entered for the first time"
-        )
+        why = f"nothing begins there before {stages} is entered for the first time"
+        typer.echo(f"  {_requests.write_ranks(absent)}: {why}")
     where = for_terminal(str(run))
     typer.echo(f"  mstxkit status {where} shows how it stands; mstxkit escalate {where} --cancel {request.id[:8]}")
 
@@ -265,7 +264,7 @@ def _watch_progress(control: ControlFolder, request: Request, suspects: tuple[in
     """How it stood at the end; shown meanwhile as this output can. Ends too when nobody is left to go on with it."""
     from rich.live import Live
 
-    console, lines = _show.open_console(), _Lines()
+    console, last = _show.open_console(), dict[int, Any]()
     shown: Progress | None = None
     with Live(console=console, auto_refresh=False) if console.is_terminal and not json else nullcontext() as table:
         while True:
@@ -277,35 +276,29 @@ def _watch_progress(control: ControlFolder, request: Request, suspects: tuple[in
             if table is not None and progress != shown:
                 table.update(_requests.by_rank(progress), refresh=True)  # in place
             elif progress != shown and not json:
-                lines.show(progress)
+                _tell_changes(progress, last)
             shown = progress
             if progress.has_ended or all(listener.is_alive is False for listener in listeners):
                 return progress
             time.sleep(max(_LOOK_EVERY_S, 4 * (time.monotonic() - began)))
 
 
-class _Lines:
-    """In a pipe: a line where a rank's state changes; of many ranks, where their numbers do.
+def _tell_changes(progress: Progress, last: dict[int, Any]) -> None:
+    """In a pipe: a line where a rank's state changes; of many ranks, where their numbers do. `last`: what it keeps.
 
     A request of thousands of sessions does not fill a log: armed and running are the same from its first one on, and
     sessions are told when their number has doubled.
     """
-
-    def __init__(self) -> None:
-        self._told: dict[int, Any] = {}
-
-    def show(self, progress: Progress) -> None:
-        """Say what is new."""
-        if len(progress.reports) > _requests.ROWS_AT_MOST:
-            states = sorted(_UNDER_WAY.get(report.state, report.state) for report in progress.reports)
-            self._tell(-1, states, str(progress))
-            return
+    news: list[tuple[int, Any, str]] = []
+    if len(progress.reports) > _requests.ROWS_AT_MOST:
+        states = sorted(_UNDER_WAY.get(report.state, report.state) for report in progress.reports)
+        news.append((-1, states, str(progress)))
+    else:
         for report in progress.reports:
             phase = _UNDER_WAY.get(report.state, report.state) if report.recorded else report.state
             about = (phase, _requests.write_window(report), report.recorded.bit_length(), report.reason)
-            self._tell(report.rank, about, _requests.write_report(report))
-
-    def _tell(self, whom: int, about: Any, text: str) -> None:
-        if self._told.get(whom) != about:
-            self._told[whom] = about
+            news.append((report.rank, about, _requests.write_report(report)))
+    for whom, about, text in news:
+        if last.get(whom) != about:
+            last[whom] = about
             typer.echo(text)

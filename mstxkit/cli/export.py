@@ -16,8 +16,6 @@ from ..reading.report.escape import for_terminal
 from . import _output, _show
 
 if TYPE_CHECKING:
-    from ..reading.reach import Reach
-    from ..reading.report.choice import Bounds
     from ..reading.run import Run
 
 _INTO_HELP = "Of ascend-db: add one rank's ranges to a copy of this profile of torch_npu."
@@ -58,17 +56,18 @@ def export(
     if to not in list_formats():
         raise typer.BadParameter(f"{to!r} is no format; choose one of {', '.join(list_formats())}", param_hint="--to")
     exporter = load_exporter(to)
-    typed = {"layout": layout, "into": None if into is None else str(into), "excel": "yes" if excel else None}
-    options = {name: value for name, value in typed.items() if value is not None}
+    of_format = {"layout": layout, "into": None if into is None else str(into), "excel": "yes" if excel else None}
+    options = {name: value for name, value in of_format.items() if value is not None}
     if foreign := [name for name in options if name not in exporter.options]:
         raise typer.BadParameter(f"the format {to} has no such option", param_hint=f"--{foreign[0]}")
-    opened = open_part(run, steps, ranks, stages, since, until)
+    typed = {"steps": steps, "ranks": ranks, "stages": stages, "since": since, "until": until}
+    opened = open_part(run, **typed)
     target = output or Path(f"{run.resolve().name}{exporter.suffix}")
     with _output.write_whole(target, exporter.form == FOLDER) as draft:
         with _show.show_progress("Exporting", opened.files.rows_at_most() * exporter.readings) as advance:
             opened.files.on_rows = advance
             count = exporter.write_to(opened, draft, **options)
-        check_found(count, opened, steps=steps, ranks=ranks, stages=stages, since=since, until=until)
+        check_found(count, opened, **typed)
     typer.echo(f"{for_terminal(str(target))}: {write_count(count, 'event')}")
     if opened.damage:
         typer.echo(f"not all of the run could be read: mstxkit report {for_terminal(str(run))} says what is missing")
@@ -77,9 +76,8 @@ def export(
 
 
 def open_part(
-    run: Path, steps: str | None = None, ranks: str | None = None, stages: str | None = None, since: str | None = None,
-    until: str | None = None,
-) -> Run:  # fmt: skip
+    run: Path, steps: str | None, ranks: str | None, stages: str | None, since: str | None, until: str | None
+) -> Run:
     """The run, of which a table has what the options name; all of it without options. Raises: ReadError where one is in
     no form that it may have, or nothing of the run answers to it.
     """
@@ -94,9 +92,12 @@ def open_part(
     choice.check_choice(wanted, processes["rank"], reach and reach.first_step, reach and reach.last_step)
     there, last_ns = processes["rank"].drop_nulls().unique(), processes["last_seen_ns"].max()
     assert isinstance(last_ns, (int, type(None)))
+    within = None
+    if wanted.steps and reach and reach.first_step is not None and reach.last_step is not None:
+        within = range(max(wanted.steps.first, reach.first_step), min(wanted.steps.last, reach.last_step) + 1)
     return open_run(
         run,
-        steps=_clip_steps(wanted.steps, reach),
+        steps=within,
         ranks=None if wanted.ranks is None else [r for r in there if any(s.first <= r <= s.last for s in wanted.ranks)],
         stages=choice.names_of("stage", wanted.stages, reach.stages) if wanted.stages is not None and reach else None,
         since=None if since is None else _read_moment("--since", since, last_ns),
@@ -121,12 +122,6 @@ def _as_text(moment: object) -> str:
     return f"{datetime.fromtimestamp(min(max(moment, 0), 1 << 62) / 1e9):%Y-%m-%dT%H:%M:%S}"
 
 
-def _clip_steps(wanted: Bounds | None, reach: Reach | None) -> range | None:
-    if wanted is None or reach is None or reach.first_step is None or reach.last_step is None:
-        return None
-    return range(max(wanted.first, reach.first_step), min(wanted.last, reach.last_step) + 1)
-
-
 def _read_moment(option: str, text: str, last_ns: int | None) -> int | datetime:
     if span := _SPAN.fullmatch(text.strip()):
         back = timedelta(**{_UNITS[span[2]]: int(span[1])})
@@ -138,6 +133,5 @@ def _read_moment(option: str, text: str, last_ns: int | None) -> int | datetime:
             return moment if moment <= last else moment - timedelta(days=1)
         return datetime.fromisoformat(text.strip()).astimezone()
     except (ValueError, OverflowError):
-        raise ReadError(
-            f"{option} {text!r}: give a time (2026-11-24T18:30, or 18:30), or a span (30m, 2h) before the end"
-        ) from None
+        forms = "give a time (2026-11-24T18:30, or 18:30), or a span (30m, 2h) before the end"
+        raise ReadError(f"{option} {text!r}: {forms}") from None

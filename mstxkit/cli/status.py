@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 _INCIDENT_HELP = "Have every process say where it is, with stacks, and show where the page of it lies instead."
 _WITHIN_S, _LOOKS_EVERY_S = 20.0, 0.2
 _OPEN_SHOWN, _ENDED_SHOWN, _PROFILES_SHOWN = 16, 5, 10
+_Rows = list[dict[str, Any]]
 
 
 class _Escalation(NamedTuple):
@@ -91,7 +92,7 @@ def status(
     raise typer.Exit(FOUND_WRONG if wrong else 0)
 
 
-def _read_escalation(opened: Run, processes: list[dict[str, Any]]) -> _Escalation:
+def _read_escalation(opened: Run, processes: _Rows) -> _Escalation:
     """What can be read of it: the control folder is for those who may write to the run."""
     unusable: list[Unusable] = []
     kept = list(read_sessions(opened.path, opened.id, unusable))
@@ -121,12 +122,7 @@ def _as_dicts(escalation: _Escalation) -> dict[str, Any]:
     return {"ranks": ranks, "now": now, "judged": escalation.behind or None, "requests": requests, "profiles": profiles}
 
 
-def _print_status(
-    processes: list[dict[str, Any]],
-    patches: list[dict[str, Any]],
-    damage: list[dict[str, Any]],
-    escalation: _Escalation,
-) -> None:
+def _print_status(processes: _Rows, patches: _Rows, damage: _Rows, escalation: _Escalation) -> None:
     from ..reading.report import gaps
     from ..reading.report.text import damage_lines
 
@@ -157,7 +153,7 @@ def _list_parts(escalation: _Escalation, called: dict[tuple[str, int], str]) -> 
         parts += ["", _ranks.tabulate_ranks(standpoints)]
     if escalation.behind:
         parts += ["", for_rich(escalation.behind, style="bold yellow")]
-    if any(not standpoint.age.is_exact for standpoint in standpoints):
+    if any(not standpoint.where.age.is_exact for standpoint in standpoints):
         parts.append("~ by the clocks of two hosts, which may differ")
     if escalation.requests:
         parts += ["", _requests.tabulate_requests([*still_open[:_OPEN_SHOWN], *ended[-_ENDED_SHOWN:]])]
@@ -193,9 +189,8 @@ def _ask_incident(run: Path, json: bool) -> None:
         new = (each for each in incidents.read_incidents(place, run_id) if each.incident not in before)
         incident = next((each for each in new if each.kind == incidents.REQUEST), None)
     if incident is None:
-        raise MstxkitError(
-            f"nobody has answered within {_WITHIN_S:.0f} s: no process of {place} runs, or none is watched (hang_s=0)"
-        )
+        why = f"no process of {place} runs, or none is watched (hang_s=0)"
+        raise MstxkitError(f"nobody has answered within {_WITHIN_S:.0f} s: {why}")
     if json:
         _show.as_json({"incident": incident.incident, "page": str(run / incident.page), "reports": incident.reports})
     else:

@@ -91,19 +91,18 @@ def _picture_of(run: Path, folder: Path, run_id: str) -> None:
         console.print(_draw_picture(console, live_state, run, _ROWS_ONCE))
         raise typer.Exit(FOUND_WRONG if _find_headline(live_state, folder)["headline"]["blames"] else 0)
 
-    def is_there() -> bool:
-        return run_file.id_of(folder) == run_id
-
-    last = _draw_live(look, console, run, is_there)
-    if last is None and not is_there():
+    last = _draw_live(look, console, run, folder, run_id)
+    if last is None and run_file.id_of(folder) != run_id:
         _show.stop_command(f"{run} is gone: somebody has removed it, or another run lies there", FOUND_WRONG)
     if last is not None:
         console.print(_draw_picture(console, last, run, _ROWS_ONCE))
 
 
-def _draw_live(look: Any, console: Console, run: Path, is_there: Callable[[], bool]) -> LiveState | None:
-    """The last live_state where the job has ended meanwhile, or before; None where somebody has seen enough, or the run
-    is gone.
+def _draw_live(
+    look: Callable[[], LiveState], console: Console, run: Path, folder: Path, run_id: str
+) -> LiveState | None:
+    """The last look where the job has ended meanwhile, or before; None where somebody has seen enough, or the run is
+    gone.
     """
     from rich.live import Live
 
@@ -111,13 +110,13 @@ def _draw_live(look: Any, console: Console, run: Path, is_there: Callable[[], bo
 
     first = look()
     if first.by == Judges.OVER:
-        return first  # type: ignore[no-any-return]
+        return first
     with _read_keys() as key, Live(console=console, screen=True, auto_refresh=False, vertical_overflow="crop") as live:
-        while is_there():
+        while run_file.id_of(folder) == run_id:
             before_s = time.process_time()
             live_state = look()
             if live_state.by == Judges.OVER:
-                return live_state  # type: ignore[no-any-return]
+                return live_state
             live.update(_draw_picture(console, live_state, run, console.height), refresh=True)
             pause_s = min(_EVERY_AT_MOST_S, max(_EVERY_S, _PAUSES * (time.process_time() - before_s)))
             if key(pause_s) in ("q", "Q"):

@@ -115,24 +115,18 @@ def _list_stages(side: Side, role: str) -> set[str]:
 
 def as_json(comparison: Comparison, limit_ratio: float | None) -> dict[str, Any]:
     """Plain values: times in ns, ratios as such."""
-    first = comparison.first
+    first, sides = comparison.first, dict[str, Any]()
+    for name, side in (("before", comparison.before), ("after", comparison.after)):
+        sides[name] = {"path": side.path, "run": side.run.id, "first_step": side.first_step}
+        sides[name] |= {"last_step": side.last_step, "role_steps": sum(map(len, side.steps.values()))}
     return {
-        "schema": SCHEMA,
-        "before": _side_as_json(comparison.before), "after": _side_as_json(comparison.after),
+        "schema": SCHEMA, **sides,
         "rows": [_row_as_json(row) for row in comparison.rows],
         "first": None if first is None else _row_as_json(first),
         "with_it": [change._asdict() for change in comparison.with_it],
         "left_out": comparison.left_out, "other_work": comparison.other_work,
         "fail_over_ratio": limit_ratio,
         "over": [] if limit_ratio is None else [_row_as_json(row) for row in comparison.over(limit_ratio)],
-    }  # fmt: skip
-
-
-def _side_as_json(side: Side) -> dict[str, Any]:
-    steps = sum(len(steps) for steps in side.steps.values())
-    return {
-        "path": side.path, "run": side.run.id, "first_step": side.first_step, "last_step": side.last_step,
-        "role_steps": steps,
     }  # fmt: skip
 
 

@@ -86,10 +86,8 @@ def of_sides(before: Side, after: Side, confidence: float) -> list[ComparedTime]
         if tokens is not None:
             counts = [np.where(tokens_of > 0, tokens_of, np.nan) for tokens_of in tokens]
             each = second / counts[1]
-            row = row._replace(
-                tokens=measure_difference(*tokens, own[of]),
-                per_token=measure_difference(first / counts[0], each, own[of]),
-            )
+            per_token = measure_difference(first / counts[0], each, own[of])
+            row = row._replace(tokens=measure_difference(*tokens, own[of]), per_token=per_token)
         if row.verdict != "alike":
             changed = row.telling  # by what has decided it
             since = find_onset(changed.before, second if changed is row.time else each, changed.ratio)
@@ -108,17 +106,8 @@ def _pair_values(before: Side, after: Side) -> Iterator[_Pair]:
     """What is compared: of what, role, stage, rank, do they wait, values on both sides, tokens on both, later steps."""
     for role in (role for role in before.steps if role in after.steps):
         own = before.steps[role], after.steps[role]
-        yield (
-            STEP,
-            role,
-            None,
-            None,
-            False,
-            sides.measure_lengths(own[0]),
-            sides.measure_lengths(own[1]),
-            sides.measure_works(*own),
-            own[1],
-        )
+        first, second = map(sides.measure_lengths, own)
+        yield STEP, role, None, None, False, first, second, sides.measure_works(*own), own[1]
         yield from _pair_stages(role, own)
         of_ranks = {stage for steps in own for stage in sides.stages_of(steps)}
         for group in (group for group in before.beside if group[0] == role and group in after.beside):

@@ -30,14 +30,14 @@ class Side(NamedTuple):
     processes: pl.DataFrame
 
     @property
-    def first_step(self) -> int | None:
+    def first_step(self) -> int:
         """The first one of any role."""
-        return min((steps[0].step for steps in self.steps.values()), default=None)
+        return min(steps[0].step for steps in self.steps.values())
 
     @property
-    def last_step(self) -> int | None:
+    def last_step(self) -> int:
         """The last one of any role."""
-        return max((steps[-1].step for steps in self.steps.values()), default=None)
+        return max(steps[-1].step for steps in self.steps.values())
 
 
 def side_of(run: Run, wanted: Bounds | None = None) -> Side:
@@ -76,12 +76,12 @@ def measure_lengths(steps: list[RoleStep]) -> Seconds:
 
 def of_stage(steps: list[RoleStep], stage: str) -> Seconds:
     """How long the member that takes longest is in a stage, step by step. Seconds."""
-
-    def most(step: RoleStep, at: int) -> float:
-        works = np.array([not peer.is_controller for peer in step.members], dtype=bool)
-        return _of_known(np.max, step.total_s[works if works.any() else slice(None), at])
-
-    return _by_step(steps, stage, most)
+    took = np.full(len(steps), np.nan)
+    for number, (step, at) in enumerate(_steps_with(steps, stage)):
+        if at >= 0:
+            works = np.array([not peer.is_controller for peer in step.members], dtype=bool)
+            took[number] = _of_known(np.max, step.total_s[works if works.any() else slice(None), at])
+    return took
 
 
 def tokens_of(steps: list[RoleStep], stage: str, is_each: bool = False) -> Seconds:
@@ -89,22 +89,17 @@ def tokens_of(steps: list[RoleStep], stage: str, is_each: bool = False) -> Secon
     NaN where nobody says so.
     """
     together = np.mean if is_each else np.sum
-    return _by_step(steps, stage, lambda step, at: _of_known(together, step.work.tokens[:, at]))
-
-
-def _by_step(steps: list[RoleStep], stage: str, value: Callable[[RoleStep, int], float]) -> Seconds:
-    """The value of each step by the place of a stage in it; NaN where it does not have the stage."""
-    return np.array([np.nan if at < 0 else value(step, at) for step, at in _steps_with(steps, stage)])
+    places = _steps_with(steps, stage)
+    return np.array([np.nan if at < 0 else _of_known(together, step.work.tokens[:, at]) for step, at in places])
 
 
 def is_by_member(before: list[RoleStep], after: list[RoleStep], stage: str) -> bool:
     """Do more members count tokens on one side? Then what one of them has says how long the stage should take."""
-    sides = (before, after)
-    counts = (
-        [np.isfinite(step.work.tokens[:, at]).sum() for step, at in _steps_with(s, stage) if at >= 0] for s in sides
-    )
-    first, second = (float(np.median(count or [0])) for count in counts)
-    return first != second
+    medians = set()
+    for steps in (before, after):
+        counts = [np.isfinite(step.work.tokens[:, at]).sum() for step, at in _steps_with(steps, stage) if at >= 0]
+        medians.add(float(np.median(counts or [0])))
+    return len(medians) > 1
 
 
 def measure_works(before: list[RoleStep], after: list[RoleStep]) -> tuple[Seconds, Seconds] | None:

@@ -95,13 +95,11 @@ def _count_patches(side: Side) -> dict[str, str]:
 
 def _count_profiles(side: Side) -> dict[str, str]:
     """Profiles that were recorded in these steps: they cost time, which is no difference of the training's."""
-    if side.first_step is None:
-        return {}
-    within = (pl.col("last_step") >= side.first_step) & (pl.col("first_step") <= (side.last_step or 0))
+    within = (pl.col("last_step") >= side.first_step) & (pl.col("first_step") <= side.last_step)
     rows = side.run.escalations().filter(within & pl.col("start_ns").is_not_null()).to_dicts()
     steps: set[int] = set()
     for row in rows:
-        first, last = max(row["first_step"], side.first_step), min(row["last_step"], side.last_step or 0)
+        first, last = max(row["first_step"], side.first_step), min(row["last_step"], side.last_step)
         steps.update(range(first, min(last, first + _NAMED_AT_MOST) + 1))
     presets = sorted({row["preset"] or "none" for row in rows})
     shown = write_spans(sorted(steps)[:_NAMED_AT_MOST]) + (" and more" if len(steps) > _NAMED_AT_MOST else "")

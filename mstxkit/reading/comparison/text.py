@@ -22,10 +22,8 @@ _WORDS = {"slower": ("Slower", "bold red"), "faster": ("Faster", "bold green")}
 
 def render_comparison(comparison: Comparison, everything: bool = False) -> RenderableType:
     """All of it: the verdict, what changed first, what changed with it; then stages and the ranks that have changed."""
-    sides = Text.assemble(
-        ("After ", "bold"), _tell_side(comparison.after), "\n", ("against ", "bold"), _tell_side(comparison.before)
-    )
-    parts: list[RenderableType] = [sides]
+    after, before = _tell_side(comparison.after), _tell_side(comparison.before)
+    parts: list[RenderableType] = [Text.assemble(("After ", "bold"), after, ("\nagainst ", "bold"), before)]
     parts += [_write_headline(row, comparison.other_work) for row in comparison.of(STEP)]
     parts += _tell_first(comparison)
     if comparison.other_work:
@@ -93,12 +91,11 @@ def _draw_table(rows: list[ComparedTime], first: str, name: Callable[[ComparedTi
     table.columns[0].justify = "right" if first == "rank" else "left"
     table.add_column("")
     for row in rows:
-        time, each = (
-            row.time,
-            ["" if row.per_token is None else write_percent(row.per_token.ratio)] if has_tokens else [],
-        )
-        times = (write_duration(1e9 * seconds) for seconds in (time.before, time.after))
-        figures = (*times, write_percent(time.ratio), write_interval(time), *each)
+        time = row.time
+        figures = [write_duration(1e9 * seconds) for seconds in (time.before, time.after)]
+        figures += [write_percent(time.ratio), write_interval(time)]
+        if has_tokens:
+            figures.append("" if row.per_token is None else write_percent(row.per_token.ratio))
         words = [row.verdict] if row.verdict != "alike" else []
         words += ["no difference seen for a token"] if not words and row.time.is_changed else []
         remark = Text("; ".join(words + ["members wait in it"] * row.waits), _STYLES.get(row.verdict, ""))

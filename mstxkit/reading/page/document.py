@@ -27,6 +27,7 @@ SECTIONS = (
     ("between", "Resharding and dispatch", "Resharding"), ("profiles", "Profiles and incidents", "Profiles"),
     ("health", "Health of the capture", "Health"),
 )  # fmt: skip
+_OF_HEAD = {"Why": "why", "Profile": "profile", "Do": "advice"}
 
 
 def escape_text(value: Any, limit: int = TEXT_LIMIT) -> str:
@@ -37,12 +38,6 @@ def escape_text(value: Any, limit: int = TEXT_LIMIT) -> str:
 def isolate_name(value: Any) -> str:
     """A name of a run that keeps its own direction of writing."""
     return f"<bdi>{escape_text(value, 80)}</bdi>"
-
-
-def write_data(value: Any) -> str:
-    """Plain values as JSON that can stand in a script element, whatever is in them."""
-    written = json.dumps(value, separators=(",", ":"), allow_nan=False, default=str)
-    return written.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
 
 
 def sign_script(script: str) -> str:
@@ -60,29 +55,31 @@ def write_page(
         f"default-src 'none'; script-src {sources['plotly_hash']} {sign_script(sources['page'])}; "
         "style-src 'unsafe-inline'; img-src data: blob:; base-uri 'none'; form-action 'none'"
     )
-    facts = (
-        f"<div><dt>{key}</dt><dd>{value}<small>{note}</small></dd></div>" for key, value, note in _list_facts(summary)
-    )
+    facts = (f"<div><dt>{key}</dt><dd>{value}<small>{of}</small></dd></div>" for key, value, of in _list_facts(summary))
     limits = f'<p class="chosen">{escape_text(summary["limits"])}</p>' if summary["limits"] else ""
+    links = (
+        f'<a href="{escape_text(to)}" target="_blank" rel="noopener">{words}</a>' for to, words in summary["links"]
+    )
+    parts = (
+        f'<section id="{key}" aria-labelledby="{key}-h"><h2 id="{key}-h">{title}</h2>{bodies[key]}</section>\n'
+        for key, title, _ in SECTIONS
+    )
+    # As JSON that can stand in a script element, whatever is in it.
+    data = json.dumps(scripted, separators=(",", ":"), allow_nan=False, default=str)
+    data = data.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
     judges = {"job": "the job’s own judge", "tables": "this report, from the run’s own tables"}
-    parts = {
+    values = {
         "policy": html.escape(policy), "name": write_title(summary), "css": sources["css"],
         "verdict": escape_text(summary["headline"]["verdict"], TITLE_LIMIT),
         "contents": "".join(f'<li><a href="#{key}">{short}</a></li>' for key, _, short in SECTIONS),
-        "links": "".join(
-            f'<a href="{escape_text(to)}" target="_blank" rel="noopener">{words}</a>' for to, words in summary["links"]
-        ),
-        "first": _write_first(summary),
+        "links": "".join(links), "first": _write_first(summary),
         "facts": f'<section class="facts" aria-label="Key figures"><dl>{"".join(facts)}</dl>{limits}</section>\n',
-        "sections": "".join(
-            f'<section id="{key}" aria-labelledby="{key}-h"><h2 id="{key}-h">{title}</h2>{bodies[key]}</section>\n'
-            for key, title, _ in SECTIONS
-        ),
+        "sections": "".join(parts),
         "judge": judges.get(summary["judged"]["by"], "nobody"), "run": escape_text(summary["run"]),
-        "path": escape_text(summary["path"]), "data": write_data(scripted), "plotly": sources["plotly"],
+        "path": escape_text(summary["path"]), "data": data, "plotly": sources["plotly"],
         "script": sources["page"],
     }  # fmt: skip
-    return Template(sources["html"]).substitute(parts)
+    return Template(sources["html"]).substitute(values)
 
 
 def write_title(summary: dict[str, Any]) -> str:
@@ -93,17 +90,13 @@ def write_title(summary: dict[str, Any]) -> str:
 def _write_first(summary: dict[str, Any]) -> str:
     """What weighs most, why, what to do; what else is the matter."""
     head, others = summary["headline"], summary["matters"][1:6]
-    of_head = {"Why": head["why"], "Profile": head["profile"], "Do": head["advice"]}
+    rows = {word: escape_text(begin_sentence(head[key])) for word, key in _OF_HEAD.items()}
     copied = f'<code id="next-command">{escape_text(head["next"])}</code> <button type="button" id="copy">Copy</button>'
-    rows = [
-        *((word, escape_text(begin_sentence(words))) for word, words in of_head.items()),
-        ("Next", head["next"] and copied),
-    ]
-    listed = "".join(f"<dt>{word}</dt><dd>{words}</dd>" for word, words in rows if words)
-    items = "".join(
-        f"<li>{escape_text(begin_sentence(m['words']))}{escape_text(': ' + m['cost']) if m['cost'] else ''}.</li>"
-        for m in others
-    )
+    rows["Next"] = copied if head["next"] else ""
+    listed = "".join(f"<dt>{word}</dt><dd>{words}</dd>" for word, words in rows.items() if words)
+    costs = (f": {other['cost']}" if other["cost"] else "" for other in others)
+    words = (escape_text(begin_sentence(other["words"])) + escape_text(cost) for other, cost in zip(others, costs))
+    items = "".join(f"<li>{each}.</li>" for each in words)
     left_out = len(summary["matters"]) - 1 - len(others)
     items += f"<li>and {left_out} more: {ALL_LISTED}</li>" if left_out > 0 else ""
     more = f'<p class="more">And:</p><ul class="more">{items}</ul>' if items else ""
@@ -131,7 +124,7 @@ def _list_facts(summary: dict[str, Any]) -> Iterable[tuple[str, str, str]]:
         yield "Recording costs", f"{100 * own_cost['own_cost_ratio']:.2g} %", "of the time, at most"
 
 
-def write_chart(key: str, labels: str | Sequence[str], note: str = "", controls: str = "", table: str = "") -> str:
+def write_chart(key: str, labels: Sequence[str], note: str = "", controls: str = "", table: str = "") -> str:
     """A chart that the page's script draws, what it shows in words, and its table.
 
     Args:
@@ -139,7 +132,7 @@ def write_chart(key: str, labels: str | Sequence[str], note: str = "", controls:
         labels: What it shows in words; of each role, where it draws one role: "" for one that has nothing to draw.
         note, controls, table: HTML below, above and behind it.
     """
-    each = [labels] if isinstance(labels, str) else [for_terminal(label, TEXT_LIMIT) for label in labels]
+    each = [for_terminal(label, TEXT_LIMIT) for label in labels]
     of_roles = f' data-labels="{html.escape(json.dumps(each))}"' if len(each) > 1 else ""
     behind = f"<details><summary>As a table</summary>{table}</details>" if table else ""
     return (
@@ -151,15 +144,10 @@ def write_chart(key: str, labels: str | Sequence[str], note: str = "", controls:
 
 def write_table(columns: Sequence[str], rows: Iterable[Sequence[str]], caption: str, numbers: int = 0) -> str:
     """A table of cells that are HTML already; the last `numbers` columns are numbers."""
-    first = len(columns) - numbers
-
-    def cell(place: int, value: str, kind: str = "td") -> str:
-        scope = ' scope="col"' if kind == "th" else ""
-        number_class = ' class="n"' if place >= first else ""
-        return f"<{kind}{scope}{number_class}>{value}</{kind}>"
-
-    head = "".join(cell(place, name, "th") for place, name in enumerate(columns))
-    body = "".join("<tr>" + "".join(cell(place, value) for place, value in enumerate(row)) + "</tr>" for row in rows)
+    classes = [""] * (len(columns) - numbers) + [' class="n"'] * numbers
+    head = "".join(f'<th scope="col"{number}>{name}</th>' for number, name in zip(classes, columns))
+    cells = ("".join(f"<td{number}>{value}</td>" for number, value in zip(classes, row)) for row in rows)
+    body = "".join(f"<tr>{row}</tr>" for row in cells)
     return (
         f'<div class="wide" tabindex="0" role="region" aria-label="{escape_text(caption)}"><table>'
         f"<caption>{escape_text(caption)}</caption><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"

@@ -5,7 +5,7 @@ together, so that a page of 1,024 ranks stays small.
 from __future__ import annotations
 
 import base64
-from typing import Any, NamedTuple
+from typing import Any, Iterable, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -38,19 +38,12 @@ DETAILS = (Detail(160, 96, 2500), Detail(120, 64, 1600), Detail(80, 48, 1000), D
 _MEANS = ("critical_path", "lateness", "held_up_by", "tails", "throughput")
 
 
-def in_order(run: Run, first: str | None) -> list[RoleRun]:
-    """Its roles: the `first`, then those in which members wait for each other, then those with the most members."""
-    return sorted(run.roles.runs, key=lambda role: (role.role != first, role.is_free, -len(role.members), role.role))
-
-
-def of_run(
-    run: Run, summary: dict[str, Any], first: str | None = None, detail: Detail = DETAILS[0]
-) -> list[dict[str, Any]]:
-    """One of each role, in the order of `in_order`; with the rows of the summary that are of it."""
+def of_run(run: Run, roles: Iterable[RoleRun], summary: dict[str, Any], detail: Detail) -> list[dict[str, Any]]:
+    """One of each of these roles; with the rows of the summary that are of it."""
     path, tails, rates = run.critical_path(), run.tails(), run.throughput()
     return [
         _of_role(role, detail, summary, *(rows.filter(pl.col("role") == role.role) for rows in (path, tails, rates)))
-        for role in in_order(run, first)[:ROLES_AT_MOST]
+        for role in roles
     ]
 
 

@@ -13,12 +13,10 @@ from ..report.sentences import begin_sentence, of_incident
 from ..report.step_words import write_number
 from ..report.units import write_duration
 from ..tables.processes import DROPS
-from ..tables.resharding import DISPATCH, WEIGHTS
 from .document import ALL_LISTED, escape_text, isolate_name, write_chart, write_cut, write_nothing, write_table
 from .figures import ALL, BARS_OF_RANKS
 
 ROWS = 24
-_KINDS = {WEIGHTS: "weights", DISPATCH: "dispatch"}
 NO_STEP = "No step was counted in which a stage has ended."
 NO_PEER = "There are no two ranks to compare."
 _NO_WORK = "says how much work it did (attributes tokens, responses): a tail cannot be told."
@@ -39,58 +37,54 @@ def show_steps(summary: dict[str, Any], figures: dict[str, Any]) -> str:
     note = "The critical path: what a step’s time went to, across ranks."
     notes = [f"{note} {escape_text(role['per_column'])}".strip() for role in roles]
     paths = [role["means"]["critical_path"] for role in roles]
-    most = (
-        ", ".join(f"{write_percent(row['ratio'])} {step_words.name_place(row)}" for row in path[:3]) for path in paths
-    )
+    shares = ((f"{write_percent(row['ratio'])} {step_words.name_place(row)}" for row in path[:3]) for path in paths)
     label = "Bars: the length of each step, by the stages on its critical path. In the mean"
     columns: Columns = {"stage": lambda row: isolate_name(step_words.name_place(row)), "a step": "ns", "share": "ratio"}
     first = write_chart(
-        "steps", [f"{label} {words}." for words in most], _by_role(notes, "span"),
+        "steps", [f"{label} {', '.join(most)}." for most in shares], _by_role(notes, "span"),
         select if len(roles) > 1 else "",
         _by_role([_list_entries(path, columns, "Critical path, mean of all steps", 2) for path in paths]),
     )  # fmt: skip
     return first + _write_zoom(figures["zoom"])
 
 
-def _write_zoom(zoom: dict[str, Any] | None) -> str:
-    if zoom is None or not any(role["steps"] for role in zoom["roles"]):
+def _write_zoom(zoom: dict[str, Any]) -> str:
+    if not any(role["steps"] for role in zoom["roles"]):
         return ""
-    options = "".join(
-        f'<option value="{at}">step {step["step"]}{", " + step["why"] if step["why"] else ""}</option>'
-        for at, step in enumerate(zoom["roles"][0]["steps"])
-    )
+    names = (", ".join(filter(None, (f"step {of['step']}", of["why"]))) for of in zoom["roles"][0]["steps"])
+    options = "".join(f'<option value="{at}">{name}</option>' for at, name in enumerate(names))
     note = "Ranges of one step on the run’s clock; drag to look closer, double-click to go back."
     some = []
     for role in zoom["roles"]:
-        some.append(
-            "" if role["ranks"] >= role["all_ranks"] else " {ranks} of {all_ranks} ranks are shown.".format(**role)
-        )
+        few = f" {role['ranks']} of {role['all_ranks']} ranks are shown." if role["ranks"] < role["all_ranks"] else ""
         if role["ranges"] < role["all_ranges"]:
-            some[-1] += f" Of their ranges the {role['ranges']} longest in a step are shown."
+            few += f" Of their ranges the {role['ranges']} longest in a step are shown."
+        some.append(few)
     other = " Other steps: <code>mstxkit report RUN --html FILE --steps A:B</code>"
     controls = (
         f'<div class="controls"><label>Step <select id="zoom">{options}</select></label>'
         '<output id="zoom-note" for="zoom"></output></div>'
     )
     label = "Ranges of one step, a row for each rank, by time."
-    return "<h3>A step, closely</h3>" + write_chart("zoom", label, note + _by_role(some, "span") + other, controls)
+    return "<h3>A step, closely</h3>" + write_chart("zoom", [label], note + _by_role(some, "span") + other, controls)
 
 
 def show_who(summary: dict[str, Any], figures: dict[str, Any]) -> str:
     """Who is slow, where, since when: the heat map of stage × rank over steps; who is late, and who is waited for."""
     roles = figures["roles"]
-    if not any(map(_is_compared, roles)):
+    are_compared = [role["members"] > 1 and bool(role["heat"]) for role in roles]
+    if not any(are_compared):
         return write_nothing(not_compared(roles) or NO_PEER)
     label = "Heat map: ranks by steps, coloured by how much longer each took than the others for its work."
     note = (
         "Each cell compares a rank with the others in the same step, for the work it had: waiting is no part of it. "
         "Where rows stand for several ranks, the one farthest off is shown."
     )
-    labels = [label if _is_compared(role) else "" for role in roles]
-    lead = _by_role(["" if _is_compared(role) else write_nothing(NO_PEER) for role in roles])
+    labels = [label if is_compared else "" for is_compared in are_compared]
+    lead = _by_role(["" if is_compared else write_nothing(NO_PEER) for is_compared in are_compared])
     slow = summary["stragglers"]
     nobody = "There are too few steps to tell." if is_too_short(summary["judged"]) else "Nobody is, beyond chance."
-    behind = show_stragglers(slow) if slow else write_nothing(not_compared(roles) or nobody)
+    behind = show_stragglers(slow) if slow else write_nothing(nobody)
     gates: Columns = {"held up in": "stage", "by rank": "rank", "steps": "steps", "ranks waited, a step": "wait_ns"}
     late = {"rank": "rank", "stage": "stage", "source": "source", "late": "late_ns", "clocks’ bound": "error_ns"}
     of_others = _by_role([
@@ -112,17 +106,10 @@ def show_stragglers(entries: list[dict[str, Any]]) -> str:
     return _list_entries(entries, columns, "Stragglers, by cost", 3)
 
 
-def _is_compared(role: dict[str, Any]) -> bool:
-    return role["members"] > 1 and bool(role["heat"])
-
-
 def _heat_controls(heat: list[dict[str, Any]]) -> str:
     """Which stage, and what of it. The script puts another role's stages there."""
-    options = "".join(
-        f'<option value="{at}">{"before " if entry["where"] == "before" else ""}'
-        f"{escape_text(entry['stage'], 80)}</option>"
-        for at, entry in enumerate(heat)
-    )
+    names = (("before " if of["where"] == "before" else "") + escape_text(of["stage"], 80) for of in heat)
+    options = "".join(f'<option value="{at}">{name}</option>' for at, name in enumerate(names))
     return (
         f'<div class="controls"><label>Stage <select id="stage">{options}</select></label>'
         '<fieldset><legend>Show</legend><label><input type="radio" name="measure" value="slower" checked> '
@@ -153,52 +140,40 @@ def show_tail(summary: dict[str, Any], figures: dict[str, Any]) -> str:
     columns = {"last rank": "rank", "in so many steps": "steps"}
     behind = _list_entries(often, columns, f"Who is last, of {tails['steps']} steps", 1)
     note = "Time of the rank in the middle, of nine in ten, and of the last one: what lies between is the tail."
-    return f"<p>{escape_text(words)}</p>" + write_chart("tail", words, note, "", behind) + samples
+    return f"<p>{escape_text(words)}</p>" + write_chart("tail", [words], note, "", behind) + samples
 
 
 def show_rate(summary: dict[str, Any], figures: dict[str, Any]) -> str:
     """Tokens a second."""
     every = [row for role in figures["roles"] for row in role["means"]["throughput"]]
     if not every:
-        return write_nothing(
-            "No stage says how many tokens it works on (attribute tokens)." if figures["roles"] else NO_STEP
-        )
-    has_mfu = any(row["mfu_ratio"] is not None for row in every)
-    mfu = {"MFU": "mfu_ratio"} if has_mfu else {}
-    rates = {"tokens/s in the stage": "tokens_per_s", "tokens/s of the step": "step_tokens_per_s", **mfu}
-    behind = _list_entries(
-        every, {"stage": "stage", "role": "role", **rates}, "Throughput, all steps together", len(rates)
-    )
-    label = "; ".join(
-        f"{escape_name(row['stage'])}: {write_number(row['tokens_per_s'])} tokens a second" for row in every[:4]
-    )
-    call = "MFU: <code>mstxkit report RUN --flops-per-token N --peak-flops N</code>"
-    note = f"Tokens a second of all ranks while they are in the stage. {'' if has_mfu else call}".strip()
+        untold = "No stage says how many tokens it works on (attribute tokens)."
+        return write_nothing(untold if figures["roles"] else NO_STEP)
+    columns = {"stage": "stage", "role": "role", "tokens/s in the stage": "tokens_per_s"}
+    columns["tokens/s of the step"] = "step_tokens_per_s"
+    note = "Tokens a second of all ranks while they are in the stage."
+    if any(row["mfu_ratio"] is not None for row in every):
+        columns["MFU"] = "mfu_ratio"
+    else:
+        note += " MFU: <code>mstxkit report RUN --flops-per-token N --peak-flops N</code>"
+    behind = _list_entries(every, columns, "Throughput, all steps together", len(columns) - 2)
+    rates = (f"{escape_name(row['stage'])}: {write_number(row['tokens_per_s'])} tokens a second" for row in every[:4])
     more = write_cut(len(figures["roles_left_out"]), f"more roles: {ALL_LISTED}")
-    return write_chart("rate", f"Lines: {label}.", note, "", behind) + more
+    return write_chart("rate", [f"Lines: {'; '.join(rates)}."], note, "", behind) + more
 
 
 def show_devices(summary: dict[str, Any], figures: dict[str, Any]) -> str:
     """What the time of each stage went to on the device of each rank."""
     entries = summary["devices"]
     if not entries:
-        return write_nothing(
-            "No profile of a device was recorded or imported: <code>mstxkit import PATH… --run RUN</code>"
-        )
-    rows = (
-        (
-            isolate_name(e["stage"]),
-            "–" if e["rank"] is None else str(e["rank"]),
-            str(e["steps"]),
-            *device_times.write_times(e, "–"),
-        )
-        for e in entries[:ROWS]
-    )
-    columns = ("stage", "rank", "steps", "recorded", *device_times.PARTS)
+        nothing = "No profile of a device was recorded or imported"
+        return write_nothing(f"{nothing}: <code>mstxkit import PATH… --run RUN</code>")
+    titles = ("recorded", *device_times.PARTS)
+    rows = [{**of, **dict(zip(titles, device_times.write_times(of, "–")))} for of in entries]
+    columns = {name: name for name in ("stage", "rank", "steps", *titles)}
     lead = f"From {device_times.write_origin(entries)}. Transfer and waiting are parts of communicating."
-    behind = write_table(columns, rows, "Time of a step on the device, mean of the steps", len(columns) - 2)
-    more = f"more: {ALL_LISTED}"
-    return f"<p>{escape_text(lead)}</p>{behind}{write_cut(len(entries) - ROWS, more)}"
+    caption = "Time of a step on the device, mean of the steps"
+    return f"<p>{escape_text(lead)}</p>" + _list_entries(rows, columns, caption, len(columns) - 2)
 
 
 def show_between(summary: dict[str, Any], figures: dict[str, Any]) -> str:
@@ -207,7 +182,7 @@ def show_between(summary: dict[str, Any], figures: dict[str, Any]) -> str:
     if not entries:
         return write_nothing("No stage moves weights, and no controller waited for a stage.")
     columns: Columns = {
-        "what": lambda row: _KINDS[row["kind"]], "stage": "stage", "role": "role", "steps": "steps",
+        "what": "kind", "stage": "stage", "role": "role", "steps": "steps",
         "rank in the middle": "cost_ns", "last rank": "last_ns", "of the step": "step_ratio",
     }  # fmt: skip
     lead = "Time a step of its own, without waiting, for weights that move; what a controller’s calls take beside work."
@@ -231,16 +206,7 @@ def show_saves(summary: dict[str, Any], figures: dict[str, Any]) -> str:
     label = f"Bars: how much shorter a step would be. Most: if {best['words']}, {100 * best['saved']:.1f} %."
     note = "Each row replays the run’s own steps with one thing changed; rows overlap, they do not add up."
     note += f" The first {BARS_OF_RANKS} of {len(entries)}." if len(entries) > BARS_OF_RANKS else ""
-    return write_chart("saves", label, note, "", behind)
-
-
-def what_if_bars(summary: dict[str, Any]) -> list[dict[str, Any]]:
-    """The first rows of what-if in words, as the page's script draws them."""
-    return [
-        {"kind": row["kind"], "words": step_words.of_role(summary, row) + step_words.describe_change(row),
-         "step": row["step_ns"], "without": row["without_ns"], "saved": row["saved_ratio"]}
-        for row in step_words.list_changes(summary)[:BARS_OF_RANKS]
-    ]  # fmt: skip
+    return write_chart("saves", [label], note, "", behind)
 
 
 def show_profiles(summary: dict[str, Any], figures: dict[str, Any]) -> str:
@@ -283,10 +249,9 @@ def show_health(summary: dict[str, Any], figures: dict[str, Any]) -> str:
         *summary["autopatch"],
     ]
     if cost := summary["own_cost"]:
-        lines.append(
-            f"Recording cost {100 * cost['middle_ratio']:.2g} % of the time in the middle of the processes, "
-            f"{100 * cost['own_cost_ratio']:.2g} % at most ({cost['label']})."
-        )
+        most = f"{100 * cost['own_cost_ratio']:.2g} % at most ({cost['label']})"
+        middle = f"{100 * cost['middle_ratio']:.2g} % of the time in the middle of the processes"
+        lines.append(f"Recording cost {middle}, {most}.")
     parts = ["<ul>", *(f"<li>{escape_text(line)}</li>" for line in lines), "</ul>"]
     of_losses: Columns = {
         "process": "label", "host": "host",
@@ -310,9 +275,8 @@ def _list_entries(entries: Sequence[Any], columns: Columns, caption: str, number
         return ""
     shown = entries[:at_most]
     rows = [[_show_value(each, of) if isinstance(of, str) else of(each) for of in columns.values()] for each in shown]
-    return write_table(tuple(columns), rows, caption, numbers) + write_cut(
-        len(entries) - at_most, f"more: {ALL_LISTED}"
-    )
+    left_out = write_cut(len(entries) - at_most, f"more: {ALL_LISTED}")
+    return write_table(tuple(columns), rows, caption, numbers) + left_out
 
 
 def _show_value(entry: Mapping[str, Any], key: str) -> str:
@@ -333,9 +297,8 @@ def _by_role(of_each: Sequence[str], tag: str = "div") -> str:
     """
     if len(set(of_each)) == 1:
         return of_each[0]
-    return "".join(
-        f'<{tag} data-role="{at}"{" hidden" if at else ""}>{body}</{tag}>' for at, body in enumerate(of_each)
-    )
+    bodies = (f'<{tag} data-role="{at}"{" hidden" if at else ""}>{body}</{tag}>' for at, body in enumerate(of_each))
+    return "".join(bodies)
 
 
 def not_compared(roles: FiguresOfRoles) -> str:

@@ -35,12 +35,12 @@ _NOTHING = {"Content-Length": "0", "Connection": "close"}
 
 class Served(NamedTuple):
     """What is served. `title`: HTML that names the run; `trace`: makes the trace, once it is asked for; where it lies.
-    It calls what it is handed as it gets on, and ends with what that raises. `trace_name`: of what is downloaded.
+    It raises InterruptedError once what it is handed is set. `trace_name`: of what is downloaded.
     """
 
     title: str
     page: bytes
-    trace: Callable[[Callable[[], None]], Path]
+    trace: Callable[[threading.Event], Path]
     trace_name: str
 
 
@@ -60,11 +60,7 @@ class PageServer(ThreadingHTTPServer):
     def trace(self) -> Path:
         """The trace: made when it is asked for first."""
         with self._making:
-            return self.served.trace(self._check_is_on)
-
-    def _check_is_on(self) -> None:
-        if self.is_over.is_set():
-            raise InterruptedError("nobody is served any more")
+            return self.served.trace(self.is_over)
 
     def server_close(self) -> None:
         """Serve no more. A trace that is being made is given up."""
@@ -136,13 +132,14 @@ def prepare_files(run: Run, page: str, title: str, folder: Path, showing: Showin
     exporter = load_exporter("perfetto")
     file = folder / f"trace{exporter.suffix}"
 
-    def trace(check: Callable[[], None]) -> Path:
+    def trace(is_over: threading.Event) -> Path:
         if not file.exists():
             draft = file.with_suffix(".partial")
             with showing(run.files.rows_at_most() * exporter.readings) as advance:
 
                 def on_rows(rows: int) -> None:
-                    check()
+                    if is_over.is_set():
+                        raise InterruptedError("nobody is served any more")
                     advance(rows)
 
                 run.files.on_rows = on_rows

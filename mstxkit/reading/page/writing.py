@@ -15,7 +15,7 @@ import polars as pl
 from ...errors import MstxkitError
 from ...stages import BY_KEY
 from ...store import documents
-from ..report import devices
+from ..report import devices, step_words
 from ..report.choice import EVERYTHING, ReportChoice
 from ..report.escape import escape_name
 from ..report.units import write_size
@@ -27,25 +27,23 @@ BYTES_AT_MOST = 1_000_000
 _INCIDENTS, _REQUESTS = 24, 96
 
 
-def write_page(run: Run, summary: dict[str, Any], path: Path, choice: ReportChoice = EVERYTHING) -> int:
-    """Write the page of a run in place of the file that is there; its size in bytes. `choice`: steps of it are those
-    that can be looked at closely. Raises MstxkitError: the file cannot be written.
+def write_page(run: Run, summary: dict[str, Any], path: Path, choice: ReportChoice = EVERYTHING) -> None:
+    """Write the page of a run in place of the file that is there. `choice`: steps of it are those that can be looked at
+    closely. Raises MstxkitError: the file cannot be written.
     """
     content = make_page(run, summary, path.parent, choice).encode("utf-8", "backslashreplace")
     try:
         documents.replace_file(path, content)
     except OSError as exc:
         raise MstxkitError(f"{path} cannot be written: {exc.strerror or exc}") from exc
-    return len(content)
 
 
 def make_page(
-    run: Run, summary: dict[str, Any], folder: Path, choice: ReportChoice = EVERYTHING, to_perfetto: str = "",
-    bytes_at_most: int = BYTES_AT_MOST,
-) -> str:  # fmt: skip
+    run: Run, summary: dict[str, Any], folder: Path, choice: ReportChoice = EVERYTHING, to_perfetto: str = ""
+) -> str:
     """The page. Links to profiles are relative to `folder`; one leads `to_perfetto`, where the page is served.
 
-    It is as fine as fits into `bytes_at_most`, and no coarser than the coarsest of `figures.DETAILS`.
+    It is as fine as fits into BYTES_AT_MOST, and no coarser than the coarsest of `figures.DETAILS`.
     """
     requests, sources, path = run.escalations(), _read_sources(), Path(run.path)
     others = {
@@ -63,7 +61,7 @@ def make_page(
     page = ""
     for detail in figures.DETAILS:
         page = _make_page(run, whole, others, choice, detail, sources)
-        if len(page.encode("utf-8", "backslashreplace")) <= bytes_at_most:
+        if len(page.encode("utf-8", "backslashreplace")) <= BYTES_AT_MOST:
             break
     return page
 
@@ -72,17 +70,25 @@ def _make_page(
     run: Run, summary: dict[str, Any], others: dict[str, Any], choice: ReportChoice, detail: figures.Detail,
     sources: dict[str, str],
 ) -> str:  # fmt: skip
+    # Who is slow, then those in which members wait for each other, then those with the most members.
     first = next((row["role"] for row in summary["stragglers"]), None)
-    roles = figures.of_run(run, summary, first, detail)
+    every = sorted(run.roles.runs, key=lambda role: (role.role != first, role.is_free, -len(role.members), role.role))
+    shown, left_out = every[: figures.ROLES_AT_MOST], every[figures.ROLES_AT_MOST :]
+    roles = figures.of_run(run, shown, summary, detail)
     ranks = [row["rank"] for row in summary["stragglers"] if row["rank"] is not None]
+    bars = [
+        {"kind": row["kind"], "words": step_words.of_role(summary, row) + step_words.describe_change(row),
+         "step": row["step_ns"], "without": row["without_ns"], "saved": row["saved_ratio"]}
+        for row in step_words.list_changes(summary)[: figures.BARS_OF_RANKS]
+    ]  # fmt: skip
     scripted = {
         "roles": [{key: value for key, value in role.items() if key != "means"} for role in roles],
-        "zoom": zoom.of_run(run, choice, ranks, first, detail.ranges), "what_if": sections.what_if_bars(summary),
+        "zoom": zoom.of_run(run, shown, choice, ranks, detail.ranges), "what_if": bars,
         "stage_keys": list(BY_KEY),
         "stragglers": [{key: row[key] for key in ("who", "stage", "where")} for row in summary["stragglers"][:1]],
     }  # fmt: skip
-    left_out = [escape_name(role.role) or figures.ALL for role in figures.in_order(run, first)[figures.ROLES_AT_MOST :]]
-    drawn = {**scripted, **others, "roles": roles, "roles_left_out": left_out}
+    names = [escape_name(role.role) or figures.ALL for role in left_out]
+    drawn = {**scripted, **others, "roles": roles, "roles_left_out": names}
     bodies = {key: getattr(sections, f"show_{key}")(summary, drawn) for key, *_ in document.SECTIONS}
     return document.write_page(summary, scripted, bodies, sources)
 

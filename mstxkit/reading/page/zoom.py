@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Sequence
 
 import numpy as np
 import polars as pl
@@ -12,7 +12,7 @@ from ..report.choice import ReportChoice
 from ..report.escape import escape_name
 from ..role_runs import RoleRun
 from ..run import Run
-from .figures import DETAILS, ROLES_AT_MOST, in_order, pack_array
+from .figures import pack_array
 
 STEPS_AT_MOST, RANKS_AT_MOST, DEPTH_AT_MOST = 6, 24, 3
 # Steps that are longer than the one in the middle by so many times what others are off are there too, so many at most.
@@ -21,23 +21,22 @@ _NS = 1e9
 
 
 def of_run(
-    run: Run, choice: ReportChoice, stragglers: list[int], first: str | None, ranges: int = DETAILS[0].ranges
+    run: Run, roles: Sequence[RoleRun], choice: ReportChoice, stragglers: list[int], ranges: int
 ) -> dict[str, Any] | None:
-    """Ranges of chosen steps and ranks, role by role as `figures.of_run` has them; None where the run has no steps.
+    """Ranges of chosen steps and ranks, role by role; None where the run has no steps.
 
-    Steps that are asked for come first; `stragglers` are among the ranks that are shown. `first`: the role that comes
-    first; None: the one that the page shows first. `ranges`: of a step at most, of all roles together, the longest.
+    Steps that are asked for come first; `stragglers` are among the ranks that are shown. `ranges`: of a step at most,
+    of all roles together, the longest.
     """
-    runs = in_order(run, first)[:ROLES_AT_MOST]
-    if not runs:
+    if not roles:
         return None
-    names: list[str] = []
-    at_most = ranges // len(runs)
-    return {"roles": [_of_role(run, role, choice, stragglers, names, at_most) for role in runs], "names": names}
+    names: dict[str, int] = {}  # of ranges and stages, each with its place
+    shown = [_of_role(run, role, choice, stragglers, names, ranges // len(roles)) for role in roles]
+    return {"roles": shown, "names": list(names)}
 
 
 def _of_role(
-    run: Run, role: RoleRun, choice: ReportChoice, stragglers: list[int], names: list[str], at_most: int
+    run: Run, role: RoleRun, choice: ReportChoice, stragglers: list[int], names: dict[str, int], at_most: int
 ) -> dict[str, Any]:
     steps, why = _choose_steps(role, choice)
     ranks = sorted({rank for rank in role.ranks if rank is not None})
@@ -104,7 +103,7 @@ def _read_rows(run: Run, role: RoleRun, steps: list[int], ranks: list[int]) -> p
     return rows.with_columns(stage=pl.Series([name and canonical_key(name) for name in rows["stage"]], dtype=pl.String))
 
 
-def _of_step(rows: pl.DataFrame, names: list[str]) -> dict[str, Any]:
+def _of_step(rows: pl.DataFrame, names: dict[str, int]) -> dict[str, Any]:
     whose = list(rows.select("rank", "role", "part", "label").iter_rows())
     lanes: dict[Any, str] = {}
     for rank, role, part, label in dict.fromkeys(whose):
@@ -113,17 +112,14 @@ def _of_step(rows: pl.DataFrame, names: list[str]) -> dict[str, Any]:
         lanes[rank, role, part, label] = label or words
     numbers = {key: number for number, key in enumerate(lanes)}
     begin = int(rows["start_ns"].min() or 0)  # type: ignore[arg-type]
-    places = {name: place for place, name in enumerate(names)}
-    for name in (*rows["name"].unique(maintain_order=True), *rows["stage"].unique(maintain_order=True)):
-        if name is not None and escape_name(name) not in places:
-            places[escape_name(name)] = len(names)
-            names.append(escape_name(name))
+    for name in (*rows["name"].unique(maintain_order=True), *rows["stage"].unique(maintain_order=True).drop_nulls()):
+        names.setdefault(escape_name(name), len(names))
     return {
         "lanes": list(lanes.values()),
         "lane": pack_array([numbers[key] for key in whose], "u2"),
         "start": pack_array((rows["start_ns"] - begin).to_numpy() / _NS, "f4"),
         "length": pack_array(rows["duration_ns"].to_numpy() / _NS, "f4"),
         "depth": pack_array(rows["depth"].to_numpy(), "u1"),
-        "name": pack_array([places[escape_name(name)] for name in rows["name"]], "u2"),
-        "stage": pack_array([65535 if name is None else places[escape_name(name)] for name in rows["stage"]], "u2"),
+        "name": pack_array([names[escape_name(name)] for name in rows["name"]], "u2"),
+        "stage": pack_array([65535 if name is None else names[escape_name(name)] for name in rows["stage"]], "u2"),
     }  # fmt: skip

@@ -5,7 +5,7 @@ Who is waited for says a verdict, and nothing else; how long is what the run's s
 
 from __future__ import annotations
 
-from typing import Any, Iterable, Iterator, Mapping
+from typing import Any, Iterable, Mapping
 
 import numpy as np
 
@@ -23,21 +23,19 @@ def measure_waits(runs: Iterable[RoleRun], steps: frozenset[int]) -> dict[tuple[
     """(process, stage) to how long it waits there for whom, of the stages that the members of a role leave together.
     `steps`: in which that is looked at.
     """
-    return {
-        (run.members[member].process, canonical_key(run.stage(piece))): wait
-        for run in runs for piece in np.flatnonzero(run.waits).tolist() if not run.is_gap(piece)
-        for member, wait in enumerate(_of_piece(run, piece, np.isin(run.steps, list(steps))))
-    }  # fmt: skip
-
-
-def _of_piece(run: RoleRun, piece: int, kept: Any) -> Iterator[Waited]:
-    """Of each member."""
-    last, waits_ns = run.came_last(piece)[kept], np.nan_to_num(run.wait_s[kept][:, :, piece]) * 1e9
-    count = np.maximum(1, np.isfinite(run.came_s[kept][:, :, piece]).sum(axis=0))
-    for of_member, ns, steps in zip(last.T, waits_ns.T, count.tolist()):
-        who, at = np.unique(of_member, return_inverse=True)
-        sums = np.bincount(at.reshape(-1), weights=ns, minlength=len(who)) / steps
-        yield {run.members[at].rank: float(of_it) for at, of_it in zip(who.tolist(), sums) if at >= 0}
+    waits: dict[tuple[str, str], Waited] = {}
+    for run in runs:
+        kept = np.isin(run.steps, list(steps))
+        for piece in (piece for piece in np.flatnonzero(run.waits).tolist() if not run.is_gap(piece)):
+            last, waits_ns = run.came_last(piece)[kept], np.nan_to_num(run.wait_s[kept][:, :, piece]) * 1e9
+            counts = np.maximum(1, np.isfinite(run.came_s[kept][:, :, piece]).sum(axis=0))
+            for member, of_member, ns, count in zip(run.members, last.T, waits_ns.T, counts.tolist()):
+                who, at = np.unique(of_member, return_inverse=True)
+                means = np.bincount(at.reshape(-1), weights=ns, minlength=len(who)) / count
+                waited = zip(who.tolist(), means)
+                of_ranks = {run.members[place].rank: float(mean) for place, mean in waited if place >= 0}
+                waits[member.process, canonical_key(run.stage(piece))] = of_ranks
+    return waits
 
 
 def give_causes(
@@ -94,9 +92,9 @@ def _name_slowest(entry: dict[str, Any]) -> dict[str, Any] | None:
     `cause` is the stage in which it makes the others wait; None where it is just the longest.
     """
     slowest: dict[str, Any] | None = entry["slowest"]
+    if slowest is None:
+        return None
     rows = [row for row in entry["ranks"] if row["step_ns"] is not None]
-    if slowest is None or not rows:
-        return slowest
     of_rank = {(row["role"], row["rank"]): row for row in reversed(rows)}
     waits = [(row["role"], row["waits_for"]) for row in rows if row["waits_for"] is not None]
     awaited = [(of_rank[role, wait["rank"]], wait) for role, wait in waits if (role, wait["rank"]) in of_rank]

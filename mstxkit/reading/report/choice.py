@@ -64,10 +64,9 @@ class ReportChoice(NamedTuple):
 
     def __str__(self) -> str:
         """`steps 5 to 7, ranks 0, 3 to 5`; "" where everything is asked for."""
-        spans = {"steps": self.steps and (self.steps,), "ranks": self.ranks}
-        listed = {word: [str(span) for span in of_it] for word, of_it in spans.items() if of_it}
-        names = {word: list(of_it) for word, of_it in (("stages", self.stages), ("ranges", self.ranges)) if of_it}
-        return "; ".join(f"{word} {', '.join(texts)}" for word, texts in {**listed, **names}.items())
+        steps = self.steps and (self.steps,)
+        asked = {"steps": steps, "ranks": self.ranks, "stages": self.stages, "ranges": self.ranges}
+        return "; ".join(f"{word} {', '.join(map(str, of_it))}" for word, of_it in asked.items() if of_it)
 
     def as_json(self) -> dict[str, Any]:
         """For the report's JSON; bounds are a list of two, the last null where there is no end."""
@@ -89,19 +88,13 @@ class Supposed(NamedTuple):
     rollouts: int | None = None
     flops: Flops = NOTHING_KNOWN
 
-    def as_json(self) -> dict[str, Any]:
-        """For the report's JSON; 0: not given."""
-        numbers = {"trainers": self.trainers, "rollouts": self.rollouts}
-        return {**numbers, "flops_per_token": self.flops.per_token, "peak_flops": self.flops.peak}
-
 
 NOTHING_SUPPOSED = Supposed()
 
 
 def read_supposed(
-    trainers: int | None = None, rollouts: int | None = None, flops_per_token: str | None = None,
-    peak_flops: str | None = None,
-) -> Supposed:  # fmt: skip
+    trainers: int | None, rollouts: int | None, flops_per_token: str | None, peak_flops: str | None
+) -> Supposed:
     """From the forms of the command line; the last two as `capture` takes them, and only together.
     Raises ReadError: one of them is in no such form, or alone.
     """
@@ -111,9 +104,8 @@ def read_supposed(
         return Supposed(trainers, rollouts, metrics_setting.check_metrics(None, flops_per_token, peak_flops).flops)
     except CaptureError as exc:
         of_both = f"--flops-per-token {flops_per_token!r}, --peak-flops {peak_flops!r}"
-        raise ReadError(
-            f"{of_both}: give numbers above 0 (3.5e14), or one for each stage (actor_update=6e9,…)"
-        ) from exc
+        advice = "give numbers above 0 (3.5e14), or one for each stage (actor_update=6e9,…)"
+        raise ReadError(f"{of_both}: {advice}") from exc
 
 
 def read_choice(

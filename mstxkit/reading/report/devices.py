@@ -35,11 +35,10 @@ def summarise_devices(run: Run, choice: ReportChoice) -> list[dict[str, Any]]:
     rows = run.device().filter(choice.rows())
     if choice.stages is not None:
         try:
-            rows = rows.filter(
-                pl.col("stage").is_in(names_of("stage", choice.stages, rows["stage"].unique().to_list()))
-            )
+            stages = names_of("stage", choice.stages, rows["stage"].unique())
         except ReadError:  # the report has it, and no device did anything in it
             return []
+        rows = rows.filter(pl.col("stage").is_in(stages))
     most = pl.col("stage_ns").max().over("stage")
     of_ranks = take_means(rows, "stage", "rank")
     return of_ranks.sort(most, "stage", "rank", descending=[True, False, False], nulls_last=True).to_dicts()
@@ -53,17 +52,13 @@ def take_means(rows: pl.DataFrame, *keys: str) -> pl.DataFrame:
     guessed some. Last come `first_step, last_step, sources, clocks, error_ns`: of which steps, of what kinds of files,
     how clocks were compared, and the largest bound of each number.
     """
-
-    def mean(name: str, of_all: bool) -> pl.Expr:
-        value = pl.col(name).mean().round().cast(pl.Int64)
-        return pl.when(pl.col(name).is_not_null().all()).then(value).alias(name) if of_all else value
-
     each = pl.col("known")
     how = pl.when(each.is_null().any()).then(None).when((each == "guessed").any()).then(pl.lit("guessed"))
-    apart = {f"{part}_ns" for part in _APART}
+    means = {name: pl.col(name).mean().round().cast(pl.Int64) for name in (*TIMES, *BOUNDS, "spans_ns")}
+    for name in (*(f"{part}_ns" for part in _APART), *BOUNDS):
+        means[name] = pl.when(pl.col(name).is_not_null().all()).then(means[name])
     return rows.group_by(keys).agg(
-        pl.col("step").n_unique().cast(pl.Int64).alias("steps"), *(mean(name, name in apart) for name in TIMES),
-        *(mean(name, True) for name in BOUNDS), pl.col("spans_ns").mean().round().cast(pl.Int64),
+        pl.col("step").n_unique().cast(pl.Int64).alias("steps"), **means,
         known=how.when((each == "bounded").any()).then(pl.lit("bounded")).otherwise(pl.lit("told")),
         first_step=pl.col("step").min(), last_step=pl.col("step").max(), sources=pl.col("source").unique().sort(),
         clocks=pl.col("clock").unique().sort(), error_ns=pl.col("error_ns").max(),
@@ -82,9 +77,7 @@ def write_times(row: dict[str, Any], nothing: str, names: tuple[str, ...] = TIME
         elif least is None or most is None:
             listed.append(nothing)
         else:
-            listed.append(
-                f"{write_duration(least)} to {write_duration(most)}" if least else f"up to {write_duration(most)}"
-            )
+            listed.append((f"{write_duration(least)} to " if least else "up to ") + write_duration(most))
     return listed
 
 

@@ -6,6 +6,7 @@ reached, in how many processes, whether it was called, and what is not there.
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 import polars as pl
@@ -100,19 +101,15 @@ def _of_framework(framework: str, rows: list[dict[str, Any]]) -> list[str]:
         return [f"{line}; none of its {len({row['path'] for row in rows})} targets is in place" for line in texts]
     counted = f"{len(paths)} of the {len(held)} targets that this version has, in {len(processes)} processes"
     rest = f"; {len(held - tried)} in modules that none has imported" if held - tried else ""
-    texts.append(f"autopatch {framework}: {counted}{rest}{_tell_calls(applied)}")
+    calls = Counter[str]()  # of those that are in place, and of which that is known
+    for row in applied:
+        if row["calls"] is not None:
+            calls[row["path"]] += row["calls"]
+    called = f"; in place and called {sum(calls.values())} times" if calls else ""
+    never = [path.partition(":")[2] for path, count in calls.items() if not count]
+    called += f"; in place, never called: {list_texts(never, ', ', _NAMED)}" if never else ""
+    texts.append(f"autopatch {framework}: {counted}{rest}{called}")
     for path, reason, detail in sorted(failed):
         why = f" {detail}" if reason == _REPLACED else f" ({detail})" if detail else ""
         texts.append(("  " if reason == _REPLACED else "  not reached: ") + f"{path}: {reason}{why}")
     return texts
-
-
-def _tell_calls(applied: list[dict[str, Any]]) -> str:
-    """How often those that are in place were called, of those of which that is known, and which never were."""
-    calls: dict[str, int] = {}
-    for row in applied:
-        if row["calls"] is not None:
-            calls[row["path"]] = calls.get(row["path"], 0) + row["calls"]
-    never = [path.partition(":")[2] for path, count in calls.items() if not count]
-    words = f"; in place and called {sum(calls.values())} times" if calls else ""
-    return words + (f"; in place, never called: {list_texts(never, ', ', _NAMED)}" if never else "")

@@ -77,23 +77,18 @@ def make_headline(account: Account, now: Possible | None = None) -> dict[str, An
 
 def render_headline(matters: Sequence[dict[str, Any]], everything: bool = False) -> list[RenderableType]:
     """The first lines of a terminal: the first one with why and what next, others in a line each."""
-    first, *others = matters
-    shown_lines: list[RenderableType] = [_write_line("Verdict", first), *_write_below(first, everything)]
-    for other in others if everything else others[:_OTHERS]:
-        shown_lines += [_write_line("also", other), *(_write_below(other, True) if everything else ())]
-    if len(others) > _OTHERS and not everything:
-        shown_lines.append(Text(f"… and {len(others) - _OTHERS} more (--all)", "dim"))
-    return shown_lines
-
-
-def _write_line(word: str, matter: dict[str, Any]) -> Text:
-    head = Text.assemble((f"{word}: ", "bold"), (matter["words"], "bold red" if matter["blames"] else "bold"))
-    return head.append(f": {matter['cost']}." if matter["cost"] else ".")
-
-
-def _write_below(matter: dict[str, Any], everything: bool) -> list[RenderableType]:
+    shown = matters if everything else matters[: 1 + _OTHERS]
     keys = ("why", "profile", "advice", "next", *(["evidence"] if everything else []))
-    return indent_lines([({"advice": "do"}.get(key, key), matter[key]) for key in keys])
+    shown_lines: list[RenderableType] = []
+    for place, matter in enumerate(shown):
+        words = (matter["words"], "bold red" if matter["blames"] else "bold")
+        cost = f": {matter['cost']}." if matter["cost"] else "."
+        shown_lines.append(Text.assemble(("also: " if place else "Verdict: ", "bold"), words, cost))
+        if everything or place == 0:
+            shown_lines += indent_lines([({"advice": "do"}.get(key, key), matter[key]) for key in keys])
+    if len(matters) > len(shown):
+        shown_lines.append(Text(f"… and {len(matters) - len(shown)} more (--all)", "dim"))
+    return shown_lines
 
 
 def write_command(account: Account, matter: Matter, now: Possible) -> str:

@@ -58,9 +58,8 @@ def weigh_losses(account: Account) -> tuple[list[Matter], float]:
         of_set = [row for row in rest if _is_of_set(gone, row)]
         rest = [row for row in rest if row not in of_set[1:]]
     for row in (row for kind in TOLD_FROM for row in rest if row["kind"] == kind):
-        weight = (row["saved_ratio"] - (row["error_ratio"] or 0.0)) * _share_of(account, row) - _sum_explained(
-            row, explained
-        )
+        saved = row["saved_ratio"] - (row["error_ratio"] or 0.0)
+        weight = saved * _share_of(account, row) - _sum_explained(row, explained)
         if weight > 0:
             others.append(_of_row(account, row, weight))
             explained.append((row["role"], row["stage"], weight))
@@ -134,9 +133,9 @@ def of_verdict(verdict: Mapping[str, Any]) -> Matter:
     """In its own words."""
     advice, command, rest = for_terminal(verdict["next"] or "", SENTENCE_LIMIT).partition("mstxkit ")
     since = "" if verdict["since_step"] is None else f", since step {verdict['since_step']}"
-    cost = (
-        f"{write_percent(verdict['impact_ratio'])} of each step is lost by it{since}" if verdict["impact_ratio"] else ""
-    )
+    cost = "nothing goes on" if verdict["kind"] == HANG else ""
+    if verdict["impact_ratio"] and not cost:
+        cost = f"{write_percent(verdict['impact_ratio'])} of each step is lost by it{since}"
     shares = {"seen in {} of the steps since then": verdict["recurrence_ratio"], "confidence {}": verdict["confidence"]}
     sureness = [words.format(write_percent(ratio)) for words, ratio in shares.items() if ratio]
     why_not = for_terminal(verdict["no_request"] or "", SENTENCE_LIMIT)
@@ -145,7 +144,7 @@ def of_verdict(verdict: Mapping[str, Any]) -> Matter:
         but = f", which did not come: {why_not}" if why_not else ""
         profile = f"it has asked for one by itself: request {escape_name(verdict['request'])}{but}"
     return Matter(
-        verdict["kind"], write_sentence(verdict), "nothing goes on" if verdict["kind"] == HANG else cost,
+        verdict["kind"], write_sentence(verdict), cost,
         for_terminal(verdict["waits_for"] or "", SENTENCE_LIMIT), advice.rstrip(" ;:").removesuffix("; or"),
         profile, "; ".join([*sureness, write_evidence(verdict["evidence"])]), command + rest, blames_cause(verdict),
         verdict["impact_ratio"], verdict["stage"], () if verdict["rank"] is None else (verdict["rank"],),
@@ -179,9 +178,8 @@ def _with_others(matter: Matter, verdict: Mapping[str, Any], alone: float) -> Ma
     together = finite_number(verdict["evidence"].get("together_ratio")) or 0.0
     if not matter.blames or together < max(TOLD_FROM[STRAGGLER], 2 * alone):
         return matter
-    return matter._replace(
-        cost=f"{matter.cost}; {write_percent(together)} without all that take longer", weight=together
-    )
+    cost = f"{matter.cost}; {write_percent(together)} without all that take longer"
+    return matter._replace(cost=cost, weight=together)
 
 
 def _of_row(account: Account, row: Mapping[str, Any], weight: float) -> Matter:
@@ -199,12 +197,11 @@ def _of_row(account: Account, row: Mapping[str, Any], weight: float) -> Matter:
     gates = [gate for gate in account.held_up_by if kind == BUBBLE and gate["role"] == row["role"]][:1]
     where = next((gate["stage"] for gate in gates), stage)
     # Of a tail who is last; of waiting for whom most of it is; of a rank that is not blamed any more, why not.
-    gone = (
-        gone for gone in account.judged["withdrawn"] if kind == STRAGGLER and blames_cause(gone) and _is_of(gone, row)
-    )
+    withdrawn = account.judged["withdrawn"] if kind == STRAGGLER else ()
     why = [
         *(map(step_words.whose_tail, _find_tails(account, row)) if kind == TAIL else ()),
-        *map(step_words.held_up, gates), *(for_terminal(verdict["withdrawn"], SENTENCE_LIMIT) for verdict in gone),
+        *map(step_words.held_up, gates),
+        *(for_terminal(v["withdrawn"], SENTENCE_LIMIT) for v in withdrawn if blames_cause(v) and _is_of(v, row)),
     ]  # fmt: skip
     matter = Matter(kind, words + whose, "", "; ".join(why), _ADVICE.get(kind, ""), stage=where, ranks=ranks)
     return _by_steps(account, matter, row)._replace(weight=weight)

@@ -40,14 +40,13 @@ def weigh_matters(account: Account) -> list[Matter]:
     ends, (losses, least) = [*_list_ends(account, newest)], lost_time.weigh_losses(account)
     losses = sorted([*losses, *_tell_missing(account)], key=lambda matter: (not matter.blames, -matter.weight))
     calm = [] if ends or losses else [no_verdict.explain_silence(account, least)]
-    earlier = [
-        (end, "an earlier attempt: ") for attempt in reversed(range(newest)) for end in _list_ends(account, attempt)
-    ]
-    earlier += [(_of_end(account, end, []), "over: ") for end in account.incidents if end["over_ns"]]
-    past = [end._replace(kind=EARLIER, words=when + end.words, cost="", blames=False) for end, when in earlier]
+    attempts = (_list_ends(account, attempt) for attempt in reversed(range(newest)))
+    past = [("an earlier attempt: ", end) for ends_of_it in attempts for end in ends_of_it]
+    past += [("over: ", _of_end(account, end, [])) for end in account.incidents if end["over_ns"]]
+    earlier = [end._replace(kind=EARLIER, words=when + end.words, cost="", blames=False) for when, end in past]
     alike = [(escape_name(stage), meant) for stage in account.stages if (meant := meant_by(stage)) is not None]
     words = (f"no stage that mstxkit knows is called {stage}: {meant} may be meant" for stage, meant in alike)
-    return [*ends, *losses, *calm, *past, *(Matter(NAME, each, blames=False) for each in words)]
+    return [*ends, *losses, *calm, *earlier, *(Matter(NAME, each, blames=False) for each in words)]
 
 
 def _list_ends(account: Account, attempt: int) -> list[Matter]:
@@ -69,14 +68,10 @@ def _list_ends(account: Account, attempt: int) -> list[Matter]:
     for host in are_gone if len(there) > 1 else ():
         gone = [process for process in dead if process["host"] == host]
         dead = [process for process in dead if process["host"] != host]
-        names, since_ns = (
-            list_texts([escape_name(process["label"]) for process in gone], ", ", _NAMED),
-            gone[0]["last_seen_ns"],
-        )
-        matter = Matter(
-            HOST_GONE, f"host {escape_name(host)} is gone, with {names}", _write_aftermath(since_ns, members)
-        )
-        dated.append((since_ns or 0, matter))
+        since_ns = gone[0]["last_seen_ns"] or 0
+        names = list_texts([escape_name(process["label"]) for process in gone], ", ", _NAMED)
+        words = f"host {escape_name(host)} is gone, with {names}"
+        dated.append((since_ns, Matter(HOST_GONE, words, _write_aftermath(since_ns, members))))
     dated += ((process["last_seen_ns"] or 0, _of_end(account, _as_incident(process), members)) for process in dead)
     if not seen:  # hangs of which there is no page
         hangs = (verdict for verdict in account.verdicts if verdict["kind"] == incidents.HANG and blames_cause(verdict))

@@ -104,9 +104,8 @@ def _choose_rows(
         is_wanted = pl.col("stage").is_in(list(choosing.names_of("stage", choice.stages, keys)))
         by_process, by_name, waiting = (rows.filter(is_wanted) for rows in (by_process, by_name, waiting))
     if choice.ranges is not None:
-        by_name = by_name.filter(
-            pl.col("name").is_in(list(choosing.names_of("range", choice.ranges, by_name["name"].unique())))
-        )
+        wanted = choosing.names_of("range", choice.ranges, by_name["name"].unique())
+        by_name = by_name.filter(pl.col("name").is_in(list(wanted)))
     if str(choice) and by_process.is_empty() and by_name.is_empty() and waiting.is_empty():
         raise ReadError(f"this run has nothing of {choice}, all at once")
     return by_process, by_name, waiting
@@ -135,14 +134,12 @@ def _list_stages(by_process: pl.DataFrame, totals: dict[str, Any], names: list[d
 def _in_order(by_name: pl.DataFrame, keys: list[str]) -> list[dict[str, Any]]:
     """Stage by stage as in the table of stages, then what is in no stage; of each the longest a step first."""
     places = {key: place for place, key in enumerate(keys)}
-    rows = by_name.to_dicts()
 
     def place(row: dict[str, Any]) -> tuple[Any, ...]:
-        stage = row["stage"]
-        is_in_a_stage, of_a_step = stage is not None, -1 if row["step_ns"] is None else row["step_ns"]
-        return (not is_in_a_stage, places.get(stage, len(keys)), stage or "", -of_a_step, -row["total_ns"], row["name"])
+        stage, of_a_step = row["stage"], -1 if row["step_ns"] is None else row["step_ns"]
+        return (stage is None, places.get(stage, len(keys)), stage or "", -of_a_step, -row["total_ns"], row["name"])
 
-    return sorted(rows, key=place)
+    return sorted(by_name.to_dicts(), key=place)
 
 
 def _step_time(lasted: pl.DataFrame, names: list[dict[str, Any]]) -> dict[str, Any] | None:

@@ -38,8 +38,6 @@ _INCIDENT_WORDS = {
 }  # fmt: skip
 _WAITED_FOR = {"left": "has ended in order, and others wait for it", "gone": "is gone, and others wait for it"}
 # Where of a stage it is, as the judge says it, in words.
-_BETWEEN = ("before", "behind_gap")
-_FOR_THE_SAME_WORK = "{who} computes more slowly than the others{where}"
 _PLACES = {"before": "before", "behind_gap": "before", "inside": "inside of"}
 
 
@@ -71,11 +69,11 @@ def write_sentence(verdict: Mapping[str, Any]) -> str:
         if "of_stage" in evidence:
             begins = f"the controller takes it in {escape_name(evidence['of_stage'])}"
         return f"the time{where} in which no rank does anything is longer than before: {begins}"
-    if kind == kinds.COMPUTE and place in _BETWEEN and is_of_one:
+    if kind == kinds.COMPUTE and _PLACES.get(place) == "before" and is_of_one:
         return f"{who} comes later than the others to {escape_name(stage)}"
     words = (_RANK_WORDS if is_of_one else _GROUP_WORDS)[kind]
     if kind == kinds.COMPUTE and is_of_one and evidence.get("is_work_told"):
-        words = _FOR_THE_SAME_WORK
+        words = "{who} computes more slowly than the others{where}"
     also = f"; {escape_name(evidence['waited_for_by'])} waits for that" if evidence.get("waited_for_by") else ""
     return words.format(who=who, where=where, group=_name_group(verdict), everybody=everybody) + also
 

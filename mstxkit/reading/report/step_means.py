@@ -110,14 +110,10 @@ def fed_by(runs: tuple[RoleRun, ...]) -> list[dict[str, Any]]:
 def critical_path(path: pl.DataFrame) -> list[dict[str, Any]]:
     """`role, stage, where, ns, ratio`: of each stage, or the time before it, ns of a step and share; longest first."""
     rows = path.with_columns(steps=pl.col("step").n_unique().over("role"))
-    means = rows.group_by("role", "stage", "where", maintain_order=True).agg(
-        ns=(pl.col("duration_ns").sum() / pl.col("steps").first()).round().cast(pl.Int64)
-    )
-    return (
-        means.with_columns(ratio=pl.col("ns") / pl.col("ns").sum().over("role"))
-        .sort("ns", descending=True, maintain_order=True)
-        .to_dicts()
-    )
+    of_a_step = (pl.col("duration_ns").sum() / pl.col("steps").first()).round().cast(pl.Int64)
+    means = rows.group_by("role", "stage", "where", maintain_order=True).agg(ns=of_a_step)
+    means = means.with_columns(ratio=pl.col("ns") / pl.col("ns").sum().over("role"))
+    return means.sort("ns", descending=True, maintain_order=True).to_dicts()
 
 
 def mean_lateness(late: pl.DataFrame, runs: tuple[RoleRun, ...]) -> list[dict[str, Any]]:
@@ -194,10 +190,8 @@ def _a_second(ns: pl.Expr) -> pl.Expr:
 
 def mean_resharding(rows: pl.DataFrame) -> list[dict[str, Any]]:
     """`kind, role, stage, steps, cost_ns, last_ns, step_ratio`, as of `Run.resharding()`; what costs most first."""
-    means = pl.col("cost_ns", "last_ns").mean().round().cast(pl.Int64), pl.col("step_ratio").mean()
-    return (
-        rows.group_by("kind", "role", "stage", maintain_order=True)
-        .agg(*means, steps=pl.col("step").n_unique())
-        .sort("last_ns", descending=True, nulls_last=True, maintain_order=True)
-        .to_dicts()
-    )
+    means = rows.group_by("kind", "role", "stage", maintain_order=True).agg(
+        pl.col("cost_ns", "last_ns").mean().round().cast(pl.Int64), pl.col("step_ratio").mean(),
+        steps=pl.col("step").n_unique(),
+    )  # fmt: skip
+    return means.sort("last_ns", descending=True, nulls_last=True, maintain_order=True).to_dicts()

@@ -36,19 +36,19 @@ def render_steps(summary: Mapping[str, Any], everything: bool = False) -> list[R
     parts = [("time", _tell_path(summary["critical_path"])), ("waiting", waiting)]
     is_asked = summary["supposed"]["trainers"] or summary["supposed"]["rollouts"]
     if everything:
-        tails = _name_roles(summary, summary["tails"], describe_tail)
+        # For sure: by more than clocks may err.
+        late = [row for row in summary["lateness"] if row["late_ns"] > row["error_ns"]]
         parts += [
-            ("held up", _list_first(_name_roles(summary, summary["held_up_by"], held_up))),
-            ("late", _list_first(_name_roles(summary, filter(is_late, summary["lateness"]), describe_late))),
-            ("tail", _list_first(tails, 1, "tails of other stages: {}")),
+            ("held up", _tell_rows(summary, summary["held_up_by"], held_up)),
+            ("late", _tell_rows(summary, late, describe_late)),
+            ("tail", _tell_rows(summary, summary["tails"], describe_tail, 1, "tails of other stages: {}")),
         ]  # fmt: skip
     if everything or is_asked:
-        changes = _name_roles(summary, list_changes(summary), lambda row: f"{describe_change(row)}: {write_saved(row)}")
-        parts.append(("what if", _list_first(changes)))
+        parts.append(("what if", _tell_rows(summary, list_changes(summary), describe_saving)))
     parts += [
         ("samples", "; ".join(map(describe_sample, summary["samples"]["longest_alone"][:1]))),
-        ("tokens/s", _list_first(_name_roles(summary, summary["throughput"], write_rate), 4)),
-        ("resharding", _list_first(_name_roles(summary, summary["resharding"], write_cost), 4)),
+        ("tokens/s", _tell_rows(summary, summary["throughput"], write_rate, 4)),
+        ("resharding", _tell_rows(summary, summary["resharding"], write_cost, 4)),
     ]
     return indent_lines(parts)
 
@@ -58,8 +58,11 @@ def describe_waits(summary: Mapping[str, Any]) -> str:
     return ("at least " if summary["hides_waits"] else "") + write_percent(summary["wait_ratio"])
 
 
-def _name_roles(summary: Mapping[str, Any], rows: Iterable[dict[str, Any]], words: Callable[[Any], str]) -> list[str]:
-    return [f"{of_role(summary, row)}{words(row)}" for row in rows]
+def _tell_rows(
+    summary: Mapping[str, Any], rows: Iterable[dict[str, Any]], words: Callable[[Any], str], count: int = 2,
+    what: str = "{} more",
+) -> str:  # fmt: skip
+    return list_texts([f"{of_role(summary, row)}{words(row)}" for row in rows], "; ", count, what)
 
 
 def of_role(summary: Mapping[str, Any], row: Mapping[str, Any]) -> str:
@@ -72,48 +75,36 @@ def roles_of(summary: Mapping[str, Any]) -> int:
     return len({path["role"] for path in summary["critical_path"]})
 
 
-def _list_first(words: Iterable[str], count: int = 2, what: str = "{} more") -> str:
-    return list_texts(list(words), "; ", count, what)
-
-
 def _tell_path(rows: Sequence[dict[str, Any]]) -> str:
     roles: dict[str, list[str]] = {}
     for row in rows:
         if row["ratio"] >= _LEAST_SHARE:
             roles.setdefault(row["role"], []).append(f"{write_percent(row['ratio'])} {name_place(row)}")
-    named = (f"{escape_name(role) + ': ' if len(roles) > 1 else ''}{', '.join(words)}" for role, words in roles.items())
-    return _list_first(named, 4, "other roles: {}")
+    named = [f"{escape_name(role) + ': ' if len(roles) > 1 else ''}{', '.join(words)}" for role, words in roles.items()]
+    return list_texts(named, "; ", 4, "other roles: {}")
 
 
 def name_place(row: Mapping[str, Any]) -> str:
     """`actor_update`, or `before reward`."""
-    return f"{'before ' if row['where'] == 'before' else ''}{escape_name(row['stage'])}"
+    return ("before " if row["where"] == "before" else "") + escape_name(row["stage"])
 
 
 def describe_slow(row: Mapping[str, Any]) -> str:
     """Of a row of what-if: `rank 3 takes longer than the others in actor_generate`; who is alone; few slow steps."""
+    stage = escape_name(row["stage"])
     if row["kind"] == "change":
-        what = (
-            f"{escape_name(row['stage'])} takes"
-            if row["where"] == "in"
-            else f"the time before {escape_name(row['stage'])} is"
-        )
+        what = f"{stage} takes" if row["where"] == "in" else f"the time before {stage} is"
         return f"{what} longer than in other steps"
     takes, alone = ("take", "alone are") if row["group"] else ("takes", "alone is")
     if row["kind"] == "alone":
-        return f"{row['who']} {alone} in {escape_name(row['stage'])}, and all wait"
-    return f"{row['who']} {takes} longer than the others {WHERE[row['where']]} {escape_name(row['stage'])}"
+        return f"{row['who']} {alone} in {stage}, and all wait"
+    return f"{row['who']} {takes} longer than the others {WHERE[row['where']]} {stage}"
 
 
 def held_up(row: Mapping[str, Any]) -> str:
     """`all together 31.2 s a step for rank 3, late in actor_generate in 48 of 50 steps`."""
     why = f"late in {escape_name(row['stage'])} in {row['steps']} of {row['of_steps']} steps"
     return f"all together {write_duration(row['wait_ns'])} a step for rank {row['rank']}, {why}"
-
-
-def is_late(row: Mapping[str, Any]) -> bool:
-    """Is it late for sure: by more than clocks may err?"""
-    return bool(row["late_ns"] > row["error_ns"])
 
 
 def describe_late(row: Mapping[str, Any]) -> str:
@@ -189,9 +180,10 @@ def list_changes(summary: Mapping[str, Any]) -> list[dict[str, Any]]:
     return asked + [row for row in others if row["saved_ratio"] is not None and row["saved_ratio"] >= 0.001]
 
 
-def write_saved(row: Mapping[str, Any]) -> str:
-    """`11 % less (± 9 %)`, or more, of the length of a step."""
-    return f"{write_percent(abs(row['saved_ratio']))} {'less' if row['saved_ratio'] >= 0 else 'more'}{write_error(row)}"
+def describe_saving(row: Mapping[str, Any]) -> str:
+    """With what that saves: `…: 11 % less (± 9 %)`, or more, of the length of a step."""
+    than = "less" if row["saved_ratio"] >= 0 else "more"
+    return f"{describe_change(row)}: {write_percent(abs(row['saved_ratio']))} {than}{write_error(row)}"
 
 
 def write_error(row: Mapping[str, Any]) -> str:

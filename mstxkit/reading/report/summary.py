@@ -45,7 +45,12 @@ def summarise_run(run: Run, choice: ReportChoice = EVERYTHING, supposed: Suppose
         "schema": SCHEMA, "run": run.id, "path": run.path, "processes": processes.height,
         "states": {state: states.count(state) for state in sorted(set(states))},
         "first_step": measured.first_step, "last_step": measured.last_step, "warm_up": list(run.roles.warm_up),
-        "chosen": choice.as_json(), "chosen_words": str(choice), "supposed": supposed.as_json(), **judged,
+        "chosen": choice.as_json(), "chosen_words": str(choice),
+        "supposed": {  # flops: 0 where they are not given
+            "trainers": supposed.trainers, "rollouts": supposed.rollouts,
+            "flops_per_token": supposed.flops.per_token, "peak_flops": supposed.flops.peak,
+        },
+        **judged,
         "step_time": measured.step_time, **step_means.summarise_steps(run, supposed), "stages": measured.stages,
         "ranges": measured.ranges, "devices": devices.summarise_devices(run, choice),
         "by_devices": devices.find_last(run.path, run.id),
@@ -145,12 +150,11 @@ def _list_gone(processes: pl.DataFrame, open_ranges: pl.DataFrame, stage_rows: p
 
 def _list_losses(run: Run, processes: pl.DataFrame) -> list[dict[str, Any]]:
     """Processes that lost anything, with their counters; of too many names also `names_by`, the module of most."""
-    kept = (*NAMES, *DROPS)
-    rows = [{key: process[key] for key in kept} for process in processes.iter_rows(named=True)]
+    rows = [row for row in processes.select(*NAMES, *DROPS).to_dicts() if any(row[name] for name in DROPS)]
     makers = {}
     if any(row["names_capped"] for row in rows):  # each process leaves a mark of it, once it has too many
         marks = run.marks(attributes=("module",)).select("host", "pid", "message", "module")
         makers = {tuple(who): module for *who, message, module in marks.iter_rows() if message == records.CATCH_ALL}
     for row in rows:
         row["names_by"] = makers.get((row["host"], row["pid"])) if row["names_capped"] else None
-    return [row for row in rows if any(row[name] for name in DROPS)]
+    return rows

@@ -32,14 +32,14 @@ def render_report(summary: dict[str, Any], everything: bool = False, top: int | 
     parts += _set_apart([range_table(summary["ranges"], top, everything)] if summary["ranges"] else [])
     parts += _set_apart(devices.render_devices(summary["devices"], everything))
     parts += [Text(), _own_cost(summary)]
-    parts += [Text()] * bool(summary["endings"]) + [_tell_ended(ending) for ending in summary["endings"]]
+    parts += _set_apart([_tell_ended(ending) for ending in summary["endings"]])
     parts += [_tell_lost(process) for process in summary["losses"][:LINES_SHOWN]]
     if (more := len(summary["losses"]) - LINES_SHOWN) > 0:
         parts.append(Text(f"… and {more} more processes with losses (--json lists all)", "dim"))
     coalesced = [
-        f"{escape_name(r['name'])} ({r['calls']} calls in {r['records']} records)" for r in summary["coalesced"]
+        f"{escape_name(of['name'])} ({of['calls']} calls in {of['records']} records)" for of in summary["coalesced"]
     ]
-    parts += [Text.assemble(("coalesced: ", "yellow"), _list_ranks(coalesced))] if coalesced else []
+    parts += [Text.assemble(("coalesced: ", "yellow"), list_texts(coalesced, ", ", RANK_LIMIT))] if coalesced else []
     parts += gaps.lines_of_profiles(summary["captures_failed"])
     parts += gaps.render_gaps(summary["places"], summary["missing_ranks"])
     parts += map(Text, summary["autopatch"])
@@ -53,12 +53,8 @@ def _set_apart(section: list[RenderableType]) -> list[RenderableType]:
 
 def _of_run(summary: dict[str, Any]) -> Text:
     states = ", ".join(f"{count} {state}" for state, count in summary["states"].items())
-    text = Text.assemble(
-        ("Run ", "bold"),
-        for_terminal(summary["path"]),
-        f": {write_count(summary['processes'], 'process', 'processes')}",
-    )
-    text.append(f" ({states})" if states else "")
+    processes = write_count(summary["processes"], "process", "processes") + (f" ({states})" if states else "")
+    text = Text.assemble(("Run ", "bold"), f"{for_terminal(summary['path'])}: {processes}")
     if summary["first_step"] is not None:
         text.append(f", steps {summary['first_step']} to {summary['last_step']}")
     if summary["warm_up"] and not summary["chosen"]["steps"]:
@@ -87,20 +83,18 @@ def _step_time(summary: dict[str, Any]) -> list[RenderableType]:
 
 def _own_cost(summary: dict[str, Any]) -> Text:
     cost, dropped = summary["own_cost"], sum(process["dropped"] for process in summary["losses"])
-    text = Text("Recording cost ")
-    if cost is None:
-        text.append("is not known")
-    else:
-        text.append(f"{100 * cost['own_cost_ratio']:.2g} % of the time")
-        text.append(f" at most, in {cost['label']}" if cost["processes"] > 1 else "")
-    return text.append("; " + (f"records dropped: {dropped}" if dropped else "no record was dropped"))
+    share = "is not known"
+    if cost is not None:
+        most = f" at most, in {cost['label']}" if cost["processes"] > 1 else ""
+        share = f"{100 * cost['own_cost_ratio']:.2g} % of the time{most}"
+    return Text(f"Recording cost {share}; " + (f"records dropped: {dropped}" if dropped else "no record was dropped"))
 
 
 def _tell_ended(ending: dict[str, Any]) -> Text:
     """One line for all that ended alike: how many, who, and what they were inside of."""
     alike = ending["processes"]
     text = Text.assemble((f"{len(alike)} {ending['state']} {escape_name(ending['how'])}".rstrip() + ": ", "bold"))
-    text.append(_list_ranks([escape_name(process["label"]) for process in alike]))
+    text.append(list_texts([escape_name(process["label"]) for process in alike], ", ", RANK_LIMIT))
     inside_of = []
     for label, inside in ((of["label"], inside) for of in alike for inside in of["inside"]):
         place = f"{escape_name(label)} in {escape_name(inside['name'])}"
@@ -110,17 +104,13 @@ def _tell_ended(ending: dict[str, Any]) -> Text:
         # Last seen is a heartbeat: nothing is known of how long the range went on if it began after the last one.
         entered = f", entered {write_duration(inside['open_ns'])} before it was last seen" if inside["open_ns"] else ""
         inside_of.append(place + entered)
-    return text.append(f"; open: {_list_ranks(inside_of, '; ')}" if inside_of else "")
-
-
-def _list_ranks(texts: list[str], between: str = ", ") -> str:
-    return list_texts(texts, between, RANK_LIMIT)
+    return text.append(f"; open: {list_texts(inside_of, '; ', RANK_LIMIT)}" if inside_of else "")
 
 
 def _tell_lost(process: dict[str, Any]) -> Text:
     lost = ", ".join(f"{process[name]} {words}" for name, words in DROPS.items() if process[name])
     if process["names_capped"]:
-        maker = f"made most by module {escape_name(process['names_by'])}; " if process.get("names_by") else ""
+        maker = f"made most by module {escape_name(process['names_by'])}; " if process["names_by"] else ""
         lost += f" (too many names, {maker}what differs from call to call belongs into attributes)"
     return Text.assemble((f"{labels.label_with_place(process)}: ", "yellow"), lost)
 

@@ -2,38 +2,32 @@
 
 from __future__ import annotations
 
-from typing import Iterable
+from typing import Iterable, Sequence
 
 from ...store import values
 
-_TIMES = (
-    (86_400_000_000_000, "d"), (3_600_000_000_000, "h"), (60_000_000_000, "min"), (1_000_000_000, "s"),
-    (1_000_000, "ms"), (1_000, "µs"),
-)  # fmt: skip
+# Unit, its size, and how many of it there are at least where it is used.
+_TIMES = (("d", 86_400e9, 2), ("h", 3_600e9, 2), ("min", 60e9, 2), ("s", 1e9, 1), ("ms", 1e6, 1), ("µs", 1e3, 1))
+_SIZES = (("GiB", 1 << 30, 1), ("MiB", 1 << 20, 1), ("KiB", 1 << 10, 1))
 _SPANS_SHOWN = 60  # characters
-_SIZES = ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"))
 
 
 def write_duration(ns: float) -> str:
     """12.3 ms. From two minutes on in minutes, then in hours, then in days."""
-    for size, unit in _TIMES:
-        if abs(ns) >= (2 * size if unit in ("d", "h", "min") else size):
-            return f"{_three_digits(ns / size)} {unit}"
-    return f"{ns:.0f} ns"
+    return _three_digits(ns, _TIMES, "ns")
 
 
 def write_size(count: float) -> str:
     """12.3 MiB, from bytes."""
-    for unit_bytes, unit in _SIZES:
-        if count >= unit_bytes:
-            return f"{_three_digits(count / unit_bytes)} {unit}"
-    return f"{count:.0f} B"
+    return _three_digits(count, _SIZES, "B")
 
 
-def _three_digits(value: float) -> str:
-    if abs(value) >= 99.95:
-        return f"{value:.0f}"
-    return f"{value:.1f}" if abs(value) >= 9.995 else f"{value:.2f}"
+def _three_digits(value: float, units: Sequence[tuple[str, float, int]], smallest: str) -> str:
+    for unit, size, least in units:
+        if abs(value) >= least * size:
+            decimals = sum(abs(value / size) < limit for limit in (99.95, 9.995))
+            return f"{value / size:.{decimals}f} {unit}"
+    return f"{value:.0f} {smallest}"
 
 
 def share_over(value: float, reference: float) -> str:

@@ -40,7 +40,8 @@ def run_of(path: Path, attempts: int) -> Path:
 
 @pytest.mark.parametrize("attempts", [1, 2])
 def test_a_step_has_the_ranges_of_its_role_and_of_its_last_attempt(tmp_path: Path, attempts: int) -> None:
-    look = zoom.of_run(open_run(run_of(tmp_path / "run", attempts)), EVERYTHING, [], None)
+    run = open_run(run_of(tmp_path / "run", attempts))
+    look = zoom.of_run(run, run.roles.runs, EVERYTHING, [], ranges=2500)
 
     assert look is not None and set(look["names"]) == {f"of {attempts - 1}", "work_actor", "work_rollout"}
     for of_role in look["roles"]:
@@ -60,7 +61,8 @@ def test_each_step_that_lasts_far_longer_than_others_can_be_looked_at(tmp_path: 
         bank.range("pass", at, at + took - 1000, stage="actor_update", own=True, step=step)
         at += took
     ProcessFiles(run, 100, rank=0, anchors=(anchor(0), anchor(at))).seal(bank)
-    look = zoom.of_run(open_run(run), EVERYTHING, [], None)
+    opened = open_run(run)
+    look = zoom.of_run(opened, opened.roles.runs, EVERYTHING, [], ranges=2500)
 
     assert look is not None
     assert {7, 21, 33} <= {step["step"] for step in look["roles"][0]["steps"]}
