@@ -53,7 +53,8 @@ def need_of(attributes: bool | Iterable[str]) -> Need:
 def compact_rows(chunk: Chunk) -> pl.DataFrame:
     """A chunk's rows with codes. The chunk is used up."""
     columns = [pl.Series(name, chunk.columns.pop(name)[: chunk.rows]) for name in list(chunk.columns)]
-    columns += [_busy_column(chunk), _attributes_column(chunk)]
+    busy = ((rows, busy_ns, busy_ns >= 0) for rows, busy_ns in chunk.busy)
+    columns += [attributes.put_values("busy_ns", chunk.rows, np.int64, busy), _attributes_column(chunk)]
     named = {name: chunk.named.get(name, []) for name in chunk.need.columns}
     columns += [attributes.make_column(NAMED + name, chunk.rows, parts) for name, parts in named.items()]
     return pl.DataFrame(columns)
@@ -64,19 +65,9 @@ def join_rows(pieces: list[pl.DataFrame]) -> pl.DataFrame:
     return pl.concat(pieces, rechunk=False, how="vertical_relaxed")
 
 
-def _busy_column(chunk: Chunk) -> pl.Series:
-    if not chunk.busy:
-        return make_nulls("busy_ns", chunk.rows, pl.Int64)
-    values = np.full(chunk.rows, -1, dtype=np.int64)
-    for rows, busy in chunk.busy:
-        values[rows] = busy
-    frame = pl.DataFrame({"busy_ns": values})
-    return frame.select(pl.when(pl.col("busy_ns") >= 0).then(pl.col("busy_ns")))["busy_ns"]
-
-
 def _attributes_column(chunk: Chunk) -> pl.Series:
     if not chunk.attributes:
-        return make_nulls("attributes", chunk.rows, pl.String)
+        return pl.repeat(None, chunk.rows, dtype=pl.String, eager=True).alias("attributes")
     places = np.full(chunk.rows, -1, dtype=np.int64)
     texts: list[str] = []
     for rows, values in chunk.attributes:
@@ -89,11 +80,6 @@ def _attributes_column(chunk: Chunk) -> pl.Series:
 def only_marks(rows: pl.DataFrame) -> pl.DataFrame:
     """The rows that are marks."""
     return rows.filter(pl.col("flags") & IS_MARK != 0)
-
-
-def make_nulls(name: str, rows: int, dtype: Any) -> pl.Series:
-    """A column without values."""
-    return pl.repeat(None, rows, dtype=dtype, eager=True).alias(name)
 
 
 class Finisher:

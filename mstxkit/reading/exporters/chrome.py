@@ -85,11 +85,12 @@ class Events:
 
     def draw(self, what: str, row: RangeRow, line: Line) -> str:
         """An event of a track, or of a line beside it, where the domain of the first range stands for all."""
-        at_ns, category, pid = row.start_ns, line.domain if line.number else row.domain, self._pids[row.process]
-        arguments = f',"args":{{{",".join(self._list_arguments(row, category))}}}'
+        category, pid = line.domain if line.number else row.domain, self._pids[row.process]
         if what == END:
             assert row.duration_ns is not None
-            at_ns, arguments = at_ns + row.duration_ns, ""
+            at_ns, arguments = row.start_ns + row.duration_ns, ""
+        else:
+            at_ns, arguments = row.start_ns, f',"args":{{{",".join(self._list_arguments(row, category))}}}'
         names = f'"name":{self._texts(row.name)},"cat":{self._texts(category)}'
         where = f'"pid":{pid},"tid":{trace_tid(pid, row.track)},"ts":{write_microseconds(at_ns - self._base_ns)}'
         if line.number:
