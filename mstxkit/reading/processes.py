@@ -17,6 +17,8 @@ from .align import Clock, anchor_of, wall_offset
 # How a process ended: it said so itself; it went on to another program, or went away in order; it was killed; nobody
 # here can tell.
 RUNNING, ENDED, LEFT, KILLED, LOST = "running", "ended", "left", "killed", "lost"
+# The word of a block that a process ends with, and the state that it means.
+ENDINGS = {"exit": ENDED, "killed": KILLED, "left": LEFT}
 Key = tuple[str, int, str]
 _REPLICA = re.compile(r"replica \d{1,9}")
 # From a worker of an engine to its server, over the engine's core.
@@ -138,11 +140,13 @@ class Process:
         self.anchors.update(filter(None, map(anchor_of, list_of(clock.get("anchors")))))
 
     def learn_end(self, meta: dict[str, Any]) -> None:
-        """What the block of its end says: how it ended is `state`."""
+        """What the block that it ends with says."""
         self.ended = True
         self.error = text_of(meta.get("error")) or None
         self.exit_status = small_number(meta.get("status"))
         self.learn_death(meta)
+        if self.state != RUNNING:  # by its lock: it was adopted by mistake
+            self.state = ENDINGS.get(text_of(meta.get("ended")), ENDED)
 
     def learn_death(self, death: Mapping[str, Any]) -> None:
         """What it, or those who lived on, have left of how and when it was gone."""

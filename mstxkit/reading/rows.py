@@ -75,6 +75,7 @@ class DecodedBlock(NamedTuple):
 _DAMAGE = (FormatError, OSError, ValueError, MemoryError)
 # A small block as it is unpacked, a large one decoded, or why it cannot be read; None: it is a live bank.
 _Read = Union[segment.Payload, DecodedBlock, Exception, None]
+_ReadSource = tuple[Process, Source, _Read]
 # A block from which on a thread reads, unpacks and decodes it ahead.
 _LARGE_BYTES = 1 << 16
 _FEW_TEXTS = 1 << 16
@@ -183,29 +184,33 @@ class Blocks:
         """Those that can be read; without a need, all of their rows.
         `rows_together`: blocks that follow each other may come as one that has no more rows; 0: each by itself.
         """
-        group = _Group(rows_together)
-        for item, read in in_order(lambda item: self._read_source(*item, need), sources, _is_large):
-            if group.adds(*item, read):
-                continue
-            yield from self._decoded_group(group, need)
-            group = _Group(rows_together)
-            if not group.adds(*item, read) and (decoded := self._settle_source(*item, read, need)) is not None:
-                yield item[0], decoded
+        group: list[_ReadSource] = []
+        texts, rows_left = None, 0  # of those that may join it
+        for (process, source), read in in_order(lambda item: self._read_source(*item, need), sources, _is_large):
+            small = read if isinstance(read, segment.Payload) and len(read.texts) < _FEW_TEXTS else None
+            joins = small is not None and small.texts == texts and small.n <= rows_left and process is group[0][0]
+            if not joins:
+                yield from self._decoded_group(group, need)
+                texts = small.texts if small is not None and not _texts_of(small.texts)[1] else None
+                group, rows_left = [], rows_together
+            group.append((process, source, read))
+            rows_left -= 0 if small is None else small.n
         yield from self._decoded_group(group, need)
 
-    def _decoded_group(self, group: _Group, need: Need | None) -> Iterator[tuple[Process, DecodedBlock]]:
-        """Small blocks of a process together, or one by one where one of them is damaged."""
-        if len(group.members) > 1:
-            process, _, first = group.members[0]
-            texts = _texts_of(first.texts)[0]
-            blocks = [(payload, whole_number(source.meta.get("origin"))) for _, source, payload in group.members]
+    def _decoded_group(self, group: list[_ReadSource], need: Need | None) -> Iterator[tuple[Process, DecodedBlock]]:
+        """Small blocks of a process that have the same texts together, or one by one where one of them is damaged."""
+        origins = [whole_number(source.meta.get("origin")) for _, source, _ in group if isinstance(source, BlockRef)]
+        payloads = [read for *_, read in group if isinstance(read, segment.Payload)]
+        if len(payloads) > 1:
+            process, texts = group[0][0], _texts_of(payloads[0].texts)[0]
             try:
-                yield process, _add_times(process, decode.from_payloads(blocks, self._choose(need, texts)), texts, need)
+                columns = decode.from_payloads([*zip(payloads, origins)], self._choose(need, texts))
+                yield process, _add_times(process, columns, texts, need)
                 return
             except (ValueError, MemoryError):
                 pass
-        for process, source, payload in group.members:
-            if (decoded := self._settle_source(process, source, payload, need)) is not None:
+        for process, source, read in group:
+            if (decoded := self._settle_source(process, source, read, need)) is not None:
                 yield process, decoded
 
     def _read_source(self, process: Process, source: Source, need: Need | None) -> _Read:
@@ -326,30 +331,6 @@ class Blocks:
         columns_of = attributes.read_named(columns.attributes, texts.texts, chunk.need.columns, chunk.rows)
         for name, part in columns_of.items():
             chunk.named.setdefault(name, []).append(part)
-
-
-class _Group:
-    """Small blocks of one process that follow each other and have the same texts, all of which can be read.
-    `rows_at_most`: of all of them.
-    """
-
-    def __init__(self, rows_at_most: int) -> None:
-        self._rows_left = rows_at_most
-        self.members: list[tuple[Process, BlockRef, segment.Payload]] = []
-
-    def adds(self, process: Process, source: Source, payload: _Read) -> bool:
-        """Take this one, if it is one of them."""
-        if not isinstance(payload, segment.Payload) or not isinstance(source, BlockRef):
-            return False
-        if payload.n > self._rows_left or len(payload.texts) >= _FEW_TEXTS:
-            return False
-        if not self.members and _texts_of(payload.texts)[1]:
-            return False
-        if self.members and (process is not self.members[0][0] or payload.texts != self.members[0][2].texts):
-            return False
-        self.members.append((process, source, payload))
-        self._rows_left -= payload.n
-        return True
 
 
 @lru_cache(maxsize=64)

@@ -60,7 +60,7 @@ class CompactedParts:
                 process = self._processes[name] = processes.of(meta.get("identity"), name)
                 process.learn(dict(meta), math.inf)
                 if isinstance(end, dict):
-                    sealed.take_end({**meta, **end}, process)
+                    process.learn_end({**meta, **end})
                 listed = (row for row in list_of(about.get("tracks")) if isinstance(row, list) and len(row) == 5)
                 tracks = {
                     track: TrackText(whole_number(thread), is_task is True, text_of(text), is_shared is True)

@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import time
 from bisect import bisect_left
+from itertools import islice
 from pathlib import Path
-from typing import Any, Iterator, NamedTuple, Sequence
+from typing import Any, Iterable, Iterator, NamedTuple, Sequence
 
 import polars as pl
 
@@ -53,34 +54,31 @@ def list_rows(
     `processes`: for their clocks and for who is gone; what cannot be read is added to `damage`, once; `now_ns`: wall
     clock, a rank that is silent by then has let a request expire.
     """
-    with noting_unusable(damage) as unusable:
-        return list(_list_rows(run, run_id, processes, unusable, time.time_ns() if now_ns is None else now_ns))
-
-
-def _list_rows(
-    run: str, run_id: str, processes: Sequence[Process], unusable: list[Unusable], now_ns: int
-) -> Iterator[dict[str, Any]]:
-    control = ControlFolder(Path(run), run_id, is_private=False)
+    control, asked = ControlFolder(Path(run), run_id, is_private=False), list[Asked]()
     is_alive = find_living((process.host, process.pid, process.state) for process in processes)
-    kept = [session for session in read_sessions(run, run_id, unusable) if session.key[0]]
-    judge = Fates(fate.read_heard(control, is_alive, unusable), lambda: kept, is_alive, now_ns)
+    with noting_unusable(damage) as unusable:
+        kept = [session for session in read_sessions(run, run_id, unusable) if session.key[0]]
+        heard = fate.read_heard(control, is_alive, unusable)
+        judge = Fates(heard, lambda: kept, is_alive, time.time_ns() if now_ns is None else now_ns)
+        try:
+            asked = fate.read_asked(control)
+        except Unusable as exc:
+            unusable.append(exc)
+        anchors = _list_anchors(processes if kept else ())
+        requests = _list_requests(judge, asked, kept)
+        places = ((request, place) for request in requests for place in _list_places(request, judge))
+        rows = [_make_row(request, place, judge, anchors) for request, place in islice(places, ROWS_AT_MOST)]
+        if next(places, None) is not None:
+            unusable.append(Unusable(control.path, f"more than {ROWS_AT_MOST} rows: the rest is left out"))
+        return rows
+
+
+def _list_anchors(processes: Iterable[Process]) -> _Anchors:
     anchors: _Anchors = {}
-    for process in processes if kept else ():
+    for process in processes:
         own = ((of.realtime_ns, of.monotonic_ns + process.offset_ns - of.realtime_ns) for of in process.clock.anchors)
         anchors.setdefault((process.host, process.pid), []).extend(own)
-    anchors = {who: sorted(own) for who, own in anchors.items()}
-    count, asked = 0, list[Asked]()
-    try:
-        asked = fate.read_asked(control)
-    except Unusable as exc:
-        unusable.append(exc)
-    for request in _list_requests(judge, asked, kept):
-        for place in _list_places(request, judge):
-            if count == ROWS_AT_MOST:
-                unusable.append(Unusable(control.path, f"more than {count} rows: the rest is left out"))
-                return
-            count += 1
-            yield _make_row(request, place, judge, anchors)
+    return {who: sorted(own) for who, own in anchors.items()}
 
 
 def _list_requests(judge: Fates, wanted: Sequence[Asked], kept: Sequence[RecordedSession]) -> Iterator[_Request]:
