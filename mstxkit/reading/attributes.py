@@ -99,16 +99,13 @@ def make_column(name: str, rows: int, parts: Sequence[Values]) -> pl.Series:
         return pl.Series(name, [], dtype=pl.Null).extend_constant(None, rows)
     if types & set(_TEXTS):
         return _put_texts(name, rows, parts)
-    dtype: Any = np.bool_ if types == {records.BOOL} else np.float64 if records.FLOAT in types else np.int64
-    return put_values(
-        name, rows, dtype, ((of.rows, _as_numbers(of, dtype), of.value_type != records.NULL) for of in parts)
-    )
-
-
-def _as_numbers(part: Values, dtype: Any) -> npt.NDArray[Any]:
-    whole = part.value.view(np.int64)
-    is_float = part.value_type == records.FLOAT
-    return np.where(is_float, part.value.view(np.float64), whole) if dtype == np.float64 else whole
+    has_float, placed = records.FLOAT in types, []
+    for part in parts:
+        values: Any = part.value.view(np.int64)
+        if has_float:
+            values = np.where(part.value_type == records.FLOAT, part.value.view(np.float64), values)
+        placed.append((part.rows, values, part.value_type != records.NULL))
+    return put_values(name, rows, np.bool_ if types == {records.BOOL} else values.dtype, placed)
 
 
 def put_values(name: str, rows: int, dtype: Any, parts: Iterable[tuple[I64, npt.NDArray[Any], Any]]) -> pl.Series:
