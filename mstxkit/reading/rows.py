@@ -283,18 +283,16 @@ class Blocks:
         rows, attribute_count, text_bytes = sizes
         expected = text_bytes + records.RECORD_BYTES * (rows + attribute_count)  # type: ignore[operator]
         self.allowance.grant(ref, expected)
-        stream = segment.decompress_stream(str(ref.meta.get("codec")), self._bytes_of(ref), expected)
-        return segment.split_stream(stream, ref.meta)
-
-    def _bytes_of(self, ref: BlockRef) -> bytes:
-        """A block's payload, checked. Small ones are read together with what follows them: they are asked for next."""
         if ref.size >= _LARGE_BYTES:
-            return check_payload(self._sealed.read(ref.file, ref.offset, ref.size), ref)
-        file, first, data = self._read_ahead
-        if file != ref.file or not first <= ref.offset <= first + len(data) - ref.size:
-            first, data = ref.offset, self._sealed.read(ref.file, ref.offset, _READ_AHEAD_BYTES)
-            self._read_ahead = (ref.file, first, data)
-        return check_payload(data[ref.offset - first : ref.offset - first + ref.size], ref)
+            packed = self._sealed.read(ref.file, ref.offset, ref.size)
+        else:  # read together with what follows it, which is asked for next
+            file, first, data = self._read_ahead
+            if file != ref.file or not first <= ref.offset <= first + len(data) - ref.size:
+                first, data = ref.offset, self._sealed.read(ref.file, ref.offset, _READ_AHEAD_BYTES)
+                self._read_ahead = (ref.file, first, data)
+            packed = data[ref.offset - first :][: ref.size]
+        stream = segment.decompress_stream(str(ref.meta.get("codec")), check_payload(packed, ref), expected)
+        return segment.split_stream(stream, ref.meta)
 
     def _note_damage(self, ref: BlockRef, why: Exception) -> None:
         Damage.because(self._sealed.path_of(ref.file), why, ref.offset, ref.size).note_in(self._damage)

@@ -36,13 +36,18 @@ _TYPES = {
     "UTINYINT": "UInt8", "USMALLINT": "UInt16", "UINTEGER": "UInt32", "UBIGINT": "UInt64",
 }  # fmt: skip
 _WORDS_AT_MOST = 100_000
+_ONE_QUERY = "sql: one query is allowed, and it begins with SELECT or WITH"
 
 
 def answer_query(tables: Mapping[str, Callable[[], pl.DataFrame]], query: str, engine: str = POLARS) -> pl.DataFrame:
     """See `Run.sql`; `tables` makes each of a run by its name."""
     if engine not in ENGINES:
         raise ReadError(f"engine={engine!r} is none; choose one of {', '.join(ENGINES)}")
-    check_query(query)
+    plain = _TEXTS_AND_COMMENTS.sub(_blank_out, query) if len(query) <= _WORDS_AT_MOST else ""
+    if not _SELECTS.match(plain):
+        raise ReadError(_ONE_QUERY)
+    if _FORMATS.search(query) or _READS.search(plain):
+        raise ReadError("sql: functions that read a file are not allowed; query the run's own tables")
     words = {word.lower() for word in re.findall(r"\w+", query)}
     asked = {name: make() for name, make in tables.items() if name in words}
     named = {name: frame.with_columns(pl.col(pl.Categorical).cast(pl.String)) for name, frame in asked.items()}
@@ -54,14 +59,6 @@ def answer_query(tables: Mapping[str, Callable[[], pl.DataFrame]], query: str, e
         first = next(iter(str(exc).strip().splitlines()), "the query cannot be answered")
         columns = "".join(f"\n{name} has {', '.join(frame.columns)}" for name, frame in named.items())
         raise ReadError(f"sql: {first[:300]}\nTables: {', '.join(tables)}{columns}") from exc
-
-
-def check_query(query: str) -> None:
-    """Raises: ReadError where a query is more than a SELECT over tables."""
-    if len(query) > _WORDS_AT_MOST or not _SELECTS.match(_TEXTS_AND_COMMENTS.sub(_blank_out, query)):
-        raise ReadError("sql: one query is allowed, and it begins with SELECT or WITH")
-    if _FORMATS.search(query) or _READS.search(_TEXTS_AND_COMMENTS.sub(_blank_out, query)):
-        raise ReadError("sql: functions that read a file are not allowed; query the run's own tables")
 
 
 def _blank_out(match: re.Match[str]) -> str:
@@ -85,7 +82,7 @@ def _by_duckdb(query: str, tables: dict[str, pl.DataFrame]) -> pl.DataFrame:
         try:
             statements = connection.extract_statements(query)
             if len(statements) != 1 or statements[0].type != duckdb.StatementType.SELECT:
-                raise ReadError("sql: one query is allowed, and it begins with SELECT or WITH")
+                raise ReadError(_ONE_QUERY)
             kinds = [row[1] for row in connection.execute(f"DESCRIBE {query}").fetchall()]
             result = connection.execute(query)
             titles = [column[0] for column in result.description or ()]

@@ -171,11 +171,6 @@ class CompactedGroup:
     rows: RowGroup
 
     @property
-    def strand(self) -> tuple[str, str]:
-        """Its kind and day: rows of one kind and day are in the order in which they ended."""
-        return self.kind, self.file.split("/")[1]
-
-    @property
     def has_open(self) -> bool:
         """May any of its ranges be open?"""
         return self.kind == RANGES and self.rows.bounds.get("open") != (False, False)
