@@ -45,7 +45,7 @@ def write_trace(run: Run, file: IO[str]) -> int:
         name_process(pid, row["label"], f"{row['host']}:{row['pid']} {row['state']}", at) for at, (pid, row) in rows
     )
     file.write(",\n".join((*named, *_track_events(run.tracks(), pids))))
-    slices = Slices(Events(pids, base_ns).draw, Suspended.of(run.batches()), has_whole=True)
+    slices = Slices(Events(pids, base_ns).draw, Suspended(run.batches()), has_whole=True)
     each = (
         slices.take(*(rows_backwards(piece, run.files.vocabulary, wanted) for wanted in (0, IS_MARK)))
         for piece in run.files.coded(Need())
