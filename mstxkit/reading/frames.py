@@ -31,11 +31,11 @@ STAGE_ROW_COLUMNS = (
 
 # Before the name of an attribute that is a column of its own, in rows that are still compact.
 NAMED = "@"
-_WORK = ("tokens", "prompts", "responses", "longest_response")
+WORK = ("tokens", "prompts", "responses", "longest_response")
 # What rows of stages are made of.
-STAGE_NEED = Need(as_json=False, names=_WORK, own_stages=True)
+STAGE_NEED = Need(as_json=False, names=WORK, own_stages=True)
 # What is kept of ranges and marks where sealed files are compacted.
-ARCHIVE_NEED = Need(as_json=True, names=_WORK)
+ARCHIVE_NEED = Need(as_json=True, names=WORK)
 
 
 def need_of(attributes: bool | Iterable[str]) -> Need:
@@ -127,7 +127,7 @@ class Finisher:
     def archived_rows(self, rows: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
         """All that is known of ranges, and of marks: what tables of these and of stages are made of."""
         kept = self._add_owners(rows.filter(pl.col("flags") & IS_MARK == 0))
-        ranges = self._pick(kept, ("process", "is_stage", *RANGE_COLUMNS, *_WORK, WAITS_FOR))
+        ranges = self._pick(kept, ("process", "is_stage", *RANGE_COLUMNS, *WORK, WAITS_FOR))
         return ranges, self._pick(only_marks(rows), ("process", "depth", "role", *MARK_COLUMNS))
 
     def _add_owners(self, rows: pl.DataFrame) -> pl.DataFrame:
@@ -151,7 +151,7 @@ class Finisher:
             if place is not None:
                 return self._repeat_value(values, place, rows.height).alias(name)
             return pl.lit(values).gather(pl.col(number)).alias(name)
-        if name in _WORK and rows[NAMED + name].dtype == pl.Boolean:
+        if name in WORK and rows[NAMED + name].dtype == pl.Boolean:
             return pl.lit(None, pl.Float64).alias(name)
         return _EXPRESSIONS.get(name, pl.col(name)).alias(name.removeprefix(NAMED))
 
@@ -177,7 +177,7 @@ _EXPRESSIONS = {
     "open": pl.col("flags") & IS_OPEN != 0,
     "error": pl.col("flags") & IS_ERROR != 0,
     WAITS_FOR: pl.col(NAMED + WAITS_FOR).cast(pl.String),
-    **{name: pl.col(NAMED + name).cast(pl.Float64, strict=False) for name in _WORK},
+    **{name: pl.col(NAMED + name).cast(pl.Float64, strict=False) for name in WORK},
 }
 
 

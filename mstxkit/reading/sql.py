@@ -30,10 +30,10 @@ _FORMATS = re.compile(
 )
 # DuckDB's types, and polars' with the same values. A sum of whole numbers is a HUGEINT there.
 _TYPES = {
-    "BOOLEAN": "Boolean", "VARCHAR": "String", "BLOB": "Binary", "DATE": "Date", "FLOAT": "Float32",
-    "DOUBLE": "Float64",
-    "TINYINT": "Int8", "SMALLINT": "Int16", "INTEGER": "Int32", "BIGINT": "Int64", "HUGEINT": "Int64",
-    "UTINYINT": "UInt8", "USMALLINT": "UInt16", "UINTEGER": "UInt32", "UBIGINT": "UInt64",
+    "BOOLEAN": pl.Boolean, "VARCHAR": pl.String, "BLOB": pl.Binary, "DATE": pl.Date, "FLOAT": pl.Float32,
+    "DOUBLE": pl.Float64,
+    "TINYINT": pl.Int8, "SMALLINT": pl.Int16, "INTEGER": pl.Int32, "BIGINT": pl.Int64, "HUGEINT": pl.Int64,
+    "UTINYINT": pl.UInt8, "USMALLINT": pl.UInt16, "UINTEGER": pl.UInt32, "UBIGINT": pl.UInt64,
 }  # fmt: skip
 _WORDS_AT_MOST = 100_000
 _ONE_QUERY = "sql: one query is allowed, and it begins with SELECT or WITH"
@@ -104,5 +104,4 @@ def _type_of(kind: str) -> Any:
     if kind.endswith("[]"):
         inner = _type_of(kind[:-2])
         return None if inner is None else pl.List(inner)
-    named = _TYPES.get(kind)
-    return None if named is None else getattr(pl, named)
+    return _TYPES.get(kind)

@@ -78,18 +78,18 @@ class Slices:
 
     def finish(self) -> Iterator[Any]:
         """What is left when there are no more."""
-        yield from self._finish_tracks()
         for process in list(self._open):
-            self._process = process
-            yield from self._draw_open(process)
-            yield from self._finish_tracks()
+            yield from self._begin_process(process)
+        yield from self._finish_tracks()
 
     def _finish_tracks(self) -> Iterator[Any]:
         for lines in self._tracks.values():
             yield from lines.leave(None)
         self._tracks = {}
 
-    def _draw_open(self, process: int) -> Iterator[Any]:
+    def _begin_process(self, process: int) -> Iterator[Any]:
+        yield from self._finish_tracks()
+        self._process = process
         for row in sorted(self._open.pop(process, ()), key=lambda row: (row.start_ns, row.depth)):
             self._suspended.see(row.process, row.track, row.depth, row.start_ns)
             yield from self._draw_row(row, OPEN_NS, False)
@@ -97,9 +97,7 @@ class Slices:
     def _lines_of(self, row: RangeRow) -> Iterator[Any]:
         """Have the lines of its track."""
         if row.process != self._process:
-            yield from self._finish_tracks()
-            self._process = row.process
-            yield from self._draw_open(row.process)
+            yield from self._begin_process(row.process)
         if row.track not in self._tracks:
             self._tracks[row.track] = TrackLines()
 
