@@ -24,8 +24,8 @@ from ._trace import NAME_CHARACTERS, NO_NAMES, BoundedCollectives, DeviceTrace, 
 
 _LIMITS = ("transfer_from_ns", "transfer_to_ns", "waiting_from_ns", "waiting_to_ns")
 DEVICE_SCHEMA = make_schema(
-    "rank step stage role host count stage_ns computing_ns communicating_ns transfer_ns waiting_ns overlapped_ns free_ns "
-    f"spans_ns error_ns clock source file known {' '.join(_LIMITS)}",
+    "rank step stage role host count stage_ns computing_ns communicating_ns transfer_ns waiting_ns overlapped_ns "
+    f"free_ns spans_ns error_ns clock source file known {' '.join(_LIMITS)}",
     count=pl.Int64,
 )
 _CALLED = {"domain": pl.String, "name": pl.String, "other": pl.String}
