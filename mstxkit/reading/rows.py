@@ -111,7 +111,6 @@ class Blocks:
         self._sealed, self._vocabulary, self._damage, self._chosen = sealed, vocabulary, damage, chosen
         self.allowance = Allowance()
         self._read_ahead = ("", 0, b"")
-        self._last_own: tuple[livefile.Texts, decode.Bits] | None = None
 
     def chunks(self, processes: list[Process], chunk_rows: int, need: Need) -> Iterator[Chunk]:
         """Ranges and marks, process by process, in the order in which they ended."""
@@ -259,22 +258,13 @@ class Blocks:
                 return None
             parts = [asked.in_steps(step())] if asked.steps is not None else []
             parts += [asked.in_stages(stage(), texts.stages)] if asked.stages is not None else []
-            parts += [self._own_stages(texts)[site]] if need.own_stages else []
+            if need.own_stages:
+                is_own = np.zeros(1 << 16, dtype=bool)  # of each site by its number
+                is_own[[number for number, text in texts.sites.items() if text.own_stage and number < 1 << 16]] = True
+                parts.append(is_own[site])
             return np.logical_and.reduce(parts) if parts else None
 
         return choose
-
-    def _own_stages(self, texts: livefile.Texts) -> decode.Bits:
-        """Of each site number: is it a stage of its own? That of the last texts is kept, as blocks often share theirs.
-
-        May run on a thread: what is kept is read once, and put in its place whole.
-        """
-        last = self._last_own
-        if last is None or last[0] is not texts:
-            table = np.zeros(1 << 16, dtype=bool)
-            table[[number for number, text in texts.sites.items() if text.own_stage and number < 1 << 16]] = True
-            last = self._last_own = texts, table
-        return last[1]
 
     def _read_payload(self, ref: BlockRef) -> segment.Payload:
         sizes = [ref.meta.get(name) for name in ("records", "attributes", "text_bytes")]

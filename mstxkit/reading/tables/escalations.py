@@ -18,7 +18,7 @@ from ...store.fate import Asked, Fates
 from ...store.report import DRAINING, RUNNING, Report
 from ...store.session_file import RecordedSession, read_sessions
 from ...store.values import small_number, text_of, whole_number
-from ..folder import Damage, noting_unusable
+from ..folder import noting_unusable
 from ..frames import ESCALATION_SCHEMA
 from ..processes import Process, find_living
 from ..run_files import RunFiles
@@ -41,36 +41,25 @@ class _Request(NamedTuple):
     recorded: dict[_Place, list[RecordedSession]]
 
 
-def table(files: RunFiles) -> pl.DataFrame:
-    """See `Run.escalations`."""
-    every = list_rows(files.path, files.id, files.processes, files.damage)
-    return pl.DataFrame(every, schema=ESCALATION_SCHEMA)
-
-
-def list_rows(
-    run: str, run_id: str, processes: Sequence[Process], damage: list[Damage], now_ns: int | None = None
-) -> list[dict[str, Any]]:
-    """One for each request, stage and rank, with the columns of `Run.escalations()`, in the order of the requests.
-    `processes`: for their clocks and for who is gone; what cannot be read is added to `damage`, once; `now_ns`: wall
-    clock, a rank that is silent by then has let a request expire.
-    """
-    control, asked = ControlFolder(Path(run), run_id, is_private=False), list[Asked]()
-    is_alive = find_living((process.host, process.pid, process.state) for process in processes)
-    with noting_unusable(damage) as unusable:
-        kept = [session for session in read_sessions(run, run_id, unusable) if session.key[0]]
+def table(files: RunFiles, now_ns: int | None = None) -> pl.DataFrame:
+    """See `Run.escalations`. `now_ns`: wall clock; a rank that is silent by then has let a request expire."""
+    control, asked = ControlFolder(Path(files.path), files.id, is_private=False), list[Asked]()
+    is_alive = find_living((process.host, process.pid, process.state) for process in files.processes)
+    with noting_unusable(files.damage) as unusable:
+        kept = [session for session in read_sessions(files.path, files.id, unusable) if session.key[0]]
         heard = fate.read_heard(control, is_alive, unusable)
         judge = Fates(heard, lambda: kept, is_alive, time.time_ns() if now_ns is None else now_ns)
         try:
             asked = fate.read_asked(control)
         except Unusable as exc:
             unusable.append(exc)
-        anchors = _list_anchors(processes if kept else ())
+        anchors = _list_anchors(files.processes if kept else ())
         requests = _list_requests(judge, asked, kept)
         places = ((request, place) for request in requests for place in _list_places(request, judge))
         rows = [_make_row(request, place, judge, anchors) for request, place in islice(places, ROWS_AT_MOST)]
         if next(places, None) is not None:
             unusable.append(Unusable(control.path, f"more than {ROWS_AT_MOST} rows: the rest is left out"))
-        return rows
+    return pl.DataFrame(rows, schema=ESCALATION_SCHEMA)
 
 
 def _list_anchors(processes: Iterable[Process]) -> _Anchors:
