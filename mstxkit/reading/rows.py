@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import deque
-from concurrent.futures import Future, ThreadPoolExecutor
-from functools import lru_cache
+from concurrent.futures import ThreadPoolExecutor
+from functools import lru_cache, partial
 from typing import Any, Callable, Iterable, Iterator, NamedTuple, TypeVar, Union
 
 import numpy as np
@@ -356,21 +356,16 @@ def in_order(work: Callable[[T], R], items: Iterable[T], is_large: Callable[[T],
 
     What `work` raises is raised here. A small item costs less than to hand it on: it waits for its turn.
     """
-    waiting: deque[tuple[T, Future[R] | None]] = deque()
+    waiting: deque[tuple[T, Callable[[], R]]] = deque()
     with ThreadPoolExecutor(_THREADS, "mstxkit-reading") as pool:
         try:
             for item in items:
-                waiting.append((item, pool.submit(work, item) if is_large(item) else None))
-                if len(waiting) >= _AHEAD or waiting[0][1] is None:
-                    yield _take_first(waiting, work)
+                waiting.append((item, pool.submit(work, item).result if is_large(item) else partial(work, item)))
+                if len(waiting) >= _AHEAD or not is_large(waiting[0][0]):
+                    first, result = waiting.popleft()
+                    yield first, result()
             while waiting:
-                yield _take_first(waiting, work)
+                first, result = waiting.popleft()
+                yield first, result()
         finally:
-            for _, future in waiting:
-                if future is not None:
-                    future.cancel()
-
-
-def _take_first(waiting: deque[tuple[T, Future[R] | None]], work: Callable[[T], R]) -> tuple[T, R]:
-    item, future = waiting.popleft()
-    return item, work(item) if future is None else future.result()
+            pool.shutdown(cancel_futures=True)
