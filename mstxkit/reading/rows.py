@@ -193,7 +193,7 @@ class Blocks:
                 texts = small.texts if small is not None and not _texts_of(small.texts)[1] else None
                 group, rows_left = [], rows_together
             group.append((process, source, read))
-            rows_left -= 0 if small is None else small.n
+            rows_left -= small.n if small is not None else 0
         yield from self._decoded_group(group, need)
 
     def _decoded_group(self, group: list[_ReadSource], need: Need | None) -> Iterator[tuple[Process, DecodedBlock]]:
@@ -280,7 +280,7 @@ class Blocks:
             if file != ref.file or not first <= ref.offset <= first + len(data) - ref.size:
                 first, data = ref.offset, self._sealed.read(ref.file, ref.offset, _READ_AHEAD_BYTES)
                 self._read_ahead = (ref.file, first, data)
-            packed = data[ref.offset - first :][: ref.size]
+            packed = data[ref.offset - first : ref.offset - first + ref.size]
         stream = segment.decompress_stream(str(ref.meta.get("codec")), check_payload(packed, ref), expected)
         return segment.split_stream(stream, ref.meta)
 
