@@ -101,9 +101,11 @@ def await_last_word(roles: Roles) -> None:
     """Of a job that is over, wait for the judge that still goes through its last steps, some seconds at most: what is
     said in the second in which it ends is then what is said ever after.
     """
-    folder, deadline = Path(roles.files.path), time.monotonic() + _LAST_WORD_S
-    is_running = _RUNNING in roles.processes["state"].to_list()
-    while not is_running and judge_lock.is_held(folder) and time.monotonic() < deadline:
+    folder = Path(roles.files.path)
+    if not judge_lock.is_held(folder) or _RUNNING in roles.processes["state"].to_list():
+        return
+    deadline = time.monotonic() + _LAST_WORD_S
+    while judge_lock.is_held(folder) and time.monotonic() < deadline:
         time.sleep(_LOOKS_EVERY_S)
 
 
