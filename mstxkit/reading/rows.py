@@ -338,11 +338,6 @@ def all_sources(process: Process) -> list[Source]:
     return [*(ref for ref in process.blocks if ref.bank not in grown), *unsealed]
 
 
-def bank_of(source: Source) -> int:
-    """The sequence number of a bank, or of the one that a block was sealed from."""
-    return source.bank if isinstance(source, BlockRef) else source.seq
-
-
 def _add_times(process: Process, columns: decode.Columns, texts: livefile.Texts, need: Need | None) -> DecodedBlock:
     if need is None:
         return DecodedBlock(columns, texts)

@@ -128,7 +128,7 @@ class CompactedParts:
         read = self._note_damage(group.batch, group.file, lambda: group.table.rows(group.rows, columns))
         rows, left_out = read or (None, 0)
         if left_out:
-            reason = f"{_name_batch(group.batch)}: {left_out} rows with numbers that cannot be"
+            reason = f"of batch {group.batch.number} of {group.batch.host}: {left_out} rows with numbers that cannot be"
             Damage.of(str(self._base / group.file), reason).note_in(self.damage)
         off_ns, time = self._off_ns(group.batch), group.time
         if rows is None or time not in rows.columns or not any(off_ns.values()):
@@ -142,7 +142,7 @@ class CompactedParts:
         try:
             return work()
         except (OSError, FormatError) as exc:
-            reason = f"{_name_batch(batch)}: {reason_of(exc)[:200]}"
+            reason = f"of batch {batch.number} of {batch.host}: {reason_of(exc)[:200]}"
             Damage(str(self._base / name), getattr(exc, "offset", 0) or 0, 0, reason).note_in(self.damage)
             return None
 
@@ -154,10 +154,6 @@ class CompactedParts:
                 stages = frozenset(rows["stage"].drop_nulls().unique().to_list())
                 reach = reach.and_also(Reach(rows["step"].min(), rows["step"].max(), stages))  # type: ignore[arg-type]
         return reach
-
-
-def _name_batch(batch: CompactedBatch) -> str:
-    return f"of batch {batch.number} of {batch.host}"
 
 
 @dataclass(frozen=True, eq=False)

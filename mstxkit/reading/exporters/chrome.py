@@ -25,6 +25,7 @@ from ..run import Run
 from . import Exporter
 from ._slices import BEGIN, END, MARK, RangeRow, Slices, rows_backwards
 
+# What is drawn on a line beside a track, as a phase of nestable async events.
 _BESIDE = {BEGIN: "b", END: "e", MARK: "n"}
 
 
