@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from typing import Any, NamedTuple, Sequence
+from typing import Any, Iterable, NamedTuple, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -99,20 +99,20 @@ def make_column(name: str, rows: int, parts: Sequence[Values]) -> pl.Series:
         return pl.Series(name, [], dtype=pl.Null).extend_constant(None, rows)
     if types & set(_TEXTS):
         return _put_texts(name, rows, parts)
-    if types == {records.BOOL}:
-        return _put_values(name, rows, parts, np.bool_, lambda part: part.value.astype(np.bool_))
-    if records.FLOAT in types:
-        return _put_values(name, rows, parts, np.float64, lambda part: np.where(
-            part.value_type == records.FLOAT, part.value.view(np.float64), part.value.view(np.int64)
-        ))  # fmt: skip
-    return _put_values(name, rows, parts, np.int64, lambda part: part.value.view(np.int64))
-
-
-def _put_values(name: str, rows: int, parts: Sequence[Values], dtype: Any, read: Any) -> pl.Series:
-    values, has_one = np.zeros(rows, dtype=dtype), np.zeros(rows, dtype=bool)
+    has_float, placed = records.FLOAT in types, []
     for part in parts:
-        values[part.rows] = read(part)
-        has_one[part.rows] = part.value_type != records.NULL
+        values: Any = part.value.view(np.int64)
+        if has_float:
+            values = np.where(part.value_type == records.FLOAT, part.value.view(np.float64), values)
+        placed.append((part.rows, values, part.value_type != records.NULL))
+    return put_values(name, rows, np.bool_ if types == {records.BOOL} else values.dtype, placed)
+
+
+def put_values(name: str, rows: int, dtype: Any, parts: Iterable[tuple[I64, npt.NDArray[Any], Any]]) -> pl.Series:
+    """A column of so many rows. `parts`: places, their values, and which of these are one; else there is null."""
+    values, has_one = np.zeros(rows, dtype=dtype), np.zeros(rows, dtype=bool)
+    for places, of_places, are_there in parts:
+        values[places], has_one[places] = of_places, are_there
     frame = pl.DataFrame({"value": values, "has_one": has_one})
     return frame.select(pl.when("has_one").then("value").alias(name))[name]
 

@@ -59,7 +59,10 @@ def from_payloads(blocks: Sequence[tuple[segment.Payload, int]], choose: Choose 
     """
     sizes = [payload.n for payload, _ in blocks]
     planes = _side_by_side([payload.planes for payload, _ in blocks], sizes)
-    w0 = _sum_blocks(_join_planes(planes[0:8]), sizes)
+    w0 = np.cumsum(_join_planes(planes[0:8]), dtype=np.uint64)
+    if len(sizes) > 1:  # each block's sums begin anew
+        before = np.concatenate((np.zeros(1, np.uint64), w0))[np.cumsum([0, *sizes[:-1]])]
+        w0 -= np.repeat(before, sizes)
     origin = _by_row([origin & records.U64 for _, origin in blocks], sizes, np.uint64)
     if choose is not None:
         stages_of = lambda: (w0 >> np.uint64(48)).astype(np.uint16)  # noqa: E731
@@ -84,15 +87,6 @@ def _by_row(values: Sequence[int], sizes: Sequence[int], dtype: Any) -> npt.NDAr
     """Of each block its value, as often as it has rows."""
     numbers = np.array(values, dtype=dtype)
     return np.broadcast_to(numbers, sizes[0]) if len(sizes) == 1 else np.repeat(numbers, sizes)
-
-
-def _sum_blocks(differences: U64, sizes: Sequence[int]) -> U64:
-    """Each block's sums begin anew."""
-    sums = np.cumsum(differences, dtype=np.uint64)
-    if len(sizes) > 1:
-        before = np.concatenate((np.zeros(1, np.uint64), sums))[np.cumsum([0, *sizes[:-1]])]
-        sums -= np.repeat(before, sizes)
-    return sums
 
 
 def _owned_by(

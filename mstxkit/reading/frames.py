@@ -31,11 +31,11 @@ STAGE_ROW_COLUMNS = (
 
 # Before the name of an attribute that is a column of its own, in rows that are still compact.
 NAMED = "@"
-_WORK = ("tokens", "prompts", "responses", "longest_response")
+WORK = ("tokens", "prompts", "responses", "longest_response")
 # What rows of stages are made of.
-STAGE_NEED = Need(as_json=False, names=_WORK, own_stages=True)
+STAGE_NEED = Need(as_json=False, names=WORK, own_stages=True)
 # What is kept of ranges and marks where sealed files are compacted.
-ARCHIVE_NEED = Need(as_json=True, names=_WORK)
+ARCHIVE_NEED = Need(as_json=True, names=WORK)
 
 
 def need_of(attributes: bool | Iterable[str]) -> Need:
@@ -53,7 +53,8 @@ def need_of(attributes: bool | Iterable[str]) -> Need:
 def compact_rows(chunk: Chunk) -> pl.DataFrame:
     """A chunk's rows with codes. The chunk is used up."""
     columns = [pl.Series(name, chunk.columns.pop(name)[: chunk.rows]) for name in list(chunk.columns)]
-    columns += [_busy_column(chunk), _attributes_column(chunk)]
+    busy = ((rows, busy_ns, busy_ns >= 0) for rows, busy_ns in chunk.busy)
+    columns += [attributes.put_values("busy_ns", chunk.rows, np.int64, busy), _attributes_column(chunk)]
     named = {name: chunk.named.get(name, []) for name in chunk.need.columns}
     columns += [attributes.make_column(NAMED + name, chunk.rows, parts) for name, parts in named.items()]
     return pl.DataFrame(columns)
@@ -64,19 +65,9 @@ def join_rows(pieces: list[pl.DataFrame]) -> pl.DataFrame:
     return pl.concat(pieces, rechunk=False, how="vertical_relaxed")
 
 
-def _busy_column(chunk: Chunk) -> pl.Series:
-    if not chunk.busy:
-        return make_nulls("busy_ns", chunk.rows, pl.Int64)
-    values = np.full(chunk.rows, -1, dtype=np.int64)
-    for rows, busy in chunk.busy:
-        values[rows] = busy
-    frame = pl.DataFrame({"busy_ns": values})
-    return frame.select(pl.when(pl.col("busy_ns") >= 0).then(pl.col("busy_ns")))["busy_ns"]
-
-
 def _attributes_column(chunk: Chunk) -> pl.Series:
     if not chunk.attributes:
-        return make_nulls("attributes", chunk.rows, pl.String)
+        return pl.repeat(None, chunk.rows, dtype=pl.String, eager=True).alias("attributes")
     places = np.full(chunk.rows, -1, dtype=np.int64)
     texts: list[str] = []
     for rows, values in chunk.attributes:
@@ -89,11 +80,6 @@ def _attributes_column(chunk: Chunk) -> pl.Series:
 def only_marks(rows: pl.DataFrame) -> pl.DataFrame:
     """The rows that are marks."""
     return rows.filter(pl.col("flags") & IS_MARK != 0)
-
-
-def make_nulls(name: str, rows: int, dtype: Any) -> pl.Series:
-    """A column without values."""
-    return pl.repeat(None, rows, dtype=dtype, eager=True).alias(name)
 
 
 class Finisher:
@@ -141,7 +127,7 @@ class Finisher:
     def archived_rows(self, rows: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
         """All that is known of ranges, and of marks: what tables of these and of stages are made of."""
         kept = self._add_owners(rows.filter(pl.col("flags") & IS_MARK == 0))
-        ranges = self._pick(kept, ("process", "is_stage", *RANGE_COLUMNS, *_WORK, WAITS_FOR))
+        ranges = self._pick(kept, ("process", "is_stage", *RANGE_COLUMNS, *WORK, WAITS_FOR))
         return ranges, self._pick(only_marks(rows), ("process", "depth", "role", *MARK_COLUMNS))
 
     def _add_owners(self, rows: pl.DataFrame) -> pl.DataFrame:
@@ -165,7 +151,7 @@ class Finisher:
             if place is not None:
                 return self._repeat_value(values, place, rows.height).alias(name)
             return pl.lit(values).gather(pl.col(number)).alias(name)
-        if name in _WORK and rows[NAMED + name].dtype == pl.Boolean:
+        if name in WORK and rows[NAMED + name].dtype == pl.Boolean:
             return pl.lit(None, pl.Float64).alias(name)
         return _EXPRESSIONS.get(name, pl.col(name)).alias(name.removeprefix(NAMED))
 
@@ -191,7 +177,7 @@ _EXPRESSIONS = {
     "open": pl.col("flags") & IS_OPEN != 0,
     "error": pl.col("flags") & IS_ERROR != 0,
     WAITS_FOR: pl.col(NAMED + WAITS_FOR).cast(pl.String),
-    **{name: pl.col(NAMED + name).cast(pl.Float64, strict=False) for name in _WORK},
+    **{name: pl.col(NAMED + name).cast(pl.Float64, strict=False) for name in WORK},
 }
 
 

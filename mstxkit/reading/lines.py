@@ -148,33 +148,24 @@ class Suspended:
     """Which coroutines and generators were suspended while other ranges began on their track. What begins while a body
     runs is inside of it, and so deeper; one that is no deeper began while it was suspended.
 
-    Found by one reading of a run. Keeps about 200 bytes for each, and a number for each track and depth.
+    Found by one reading of a run. Keeps about 200 bytes for each, and a number for each track and depth. `batches`: all
+    of `Run.batches()`, of which those count that have ended; `only`: of these ranges, where only some are looked at.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, batches: Iterable[tuple[pl.DataFrame, pl.DataFrame]] = (), only: pl.Expr | None = None) -> None:
         self._found: set[tuple[int, int, int, int]] = set()
         # When the last range of each track and depth began, of those that have ended.
         self._latest: dict[tuple[int, int], dict[int, int]] = {}
-
-    @classmethod
-    def of(cls, batches: Iterable[tuple[pl.DataFrame, pl.DataFrame]], only: pl.Expr | None = None) -> Suspended:
-        """All of `Run.batches()` that have ended; of these ranges alone, where only some are looked at."""
-        suspended = cls()
-        for ranges, _ in batches:
-            suspended.learn(ranges if only is None else ranges.filter(only))
-        return suspended
-
-    def learn(self, ranges: pl.DataFrame) -> None:
-        """Take the next ranges, in the order of their ends."""
         is_coalesced = pl.col("attributes").str.starts_with(COALESCED).fill_null(False)
-        ended = ranges.filter(~pl.col("open") & ~is_coalesced)
-        if ended["busy_ns"].null_count() == ended.height:  # then when the last of each depth began is enough
-            ended = ended.group_by(_COLUMNS[:3]).agg(pl.col("start_ns").max(), pl.col("busy_ns").first())
-        for process, track, depth, start_ns, busy_ns in zip(*(ended[name].to_list() for name in _COLUMNS)):
-            if busy_ns is not None:
-                self.see(process, track, depth, start_ns)
-            latest = self._latest.setdefault((process, track), {})
-            latest[depth] = max(start_ns, latest.get(depth, start_ns))
+        has_ended = ~pl.col("open") & ~is_coalesced & (pl.lit(True) if only is None else only)
+        for ended in (ranges.filter(has_ended) for ranges, _ in batches):
+            if ended["busy_ns"].null_count() == ended.height:  # then when the last of each depth began is enough
+                ended = ended.group_by(_COLUMNS[:3]).agg(pl.col("start_ns").max(), pl.col("busy_ns").first())
+            for process, track, depth, start_ns, busy_ns in zip(*(ended[name].to_list() for name in _COLUMNS)):
+                if busy_ns is not None:
+                    self.see(process, track, depth, start_ns)
+                latest = self._latest.setdefault((process, track), {})
+                latest[depth] = max(start_ns, latest.get(depth, start_ns))
 
     def see(self, process: int, track: int, depth: int, start_ns: int) -> None:
         """Judge one that ends now, or is open when all that have ended are known."""

@@ -59,14 +59,14 @@ def _read_file(folder: Folder, name: str, processes: Processes, damage: list[Dam
             if not is_whole and (len(head) < livefile.HEADER_BYTES or livefile.read_exit_status(head) is None):
                 raise FormatError("a live file with holes: it claims more than there is")
             # The whole file, slots before banks: a range that ends meanwhile is in one of them.
-            _take_file(bytearray(documents.read_part(fd, 0, LIMIT_BYTES)), fd, pointer, process, damage)
+            _take_file(bytearray(documents.read_part(fd, 0, LIMIT_BYTES)), fd, process, damage)
     except FileNotFoundError:
         process.live_path_gone = True
     except (FormatError, OSError, ValueError) as exc:
         damage.append(Damage.because(process.live_path, exc))
 
 
-def _take_file(data: bytearray, fd: int, pointer: dict[str, Any], process: Process, damage: list[Damage]) -> None:
+def _take_file(data: bytearray, fd: int, process: Process, damage: list[Damage]) -> None:
     header = livefile.read_header(data)
     if header.state == livefile.BEING_MADE:
         return

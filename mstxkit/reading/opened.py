@@ -12,7 +12,7 @@ from ..store import livefile, records, segment
 from ..store.values import small_number, text_of, whole_number
 from .folder import Damage, Folder
 from .processes import BlockRef, Process
-from .rows import ALL, IS_OPEN, NO_DURATION, Blocks, Chunk, Need, all_sources, bank_of
+from .rows import ALL, IS_OPEN, NO_DURATION, Blocks, Chunk, Need, all_sources
 from .sealed import Allowance, check_payload
 from .selection import Selection
 from .vocabulary import UNKNOWN_SITE, UNKNOWN_TEXT, Vocabulary
@@ -58,8 +58,8 @@ def _still_open(process: Process, blocks: Blocks) -> list[livefile.Slot]:
         return []
     left = set(process.slots)
     first_bank = min((bank.seq for bank in process.banks), default=0)
-    sources = ((process, source) for source in all_sources(process) if bank_of(source) >= first_bank)
-    for columns, texts, *_ in blocks.whole(sources):
+    numbered = ((of.bank if isinstance(of, BlockRef) else of.seq, of) for of in all_sources(process))
+    for columns, texts, *_ in blocks.whole((process, source) for bank, source in numbered if bank >= first_bank):
         process.learn_texts(livefile.Texts({**texts.sites, **process.texts.sites}, {}, {}, {}))
         for slot in list(left):
             late = columns.end - columns.duration - np.int64(slot.start)

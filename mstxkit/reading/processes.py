@@ -17,6 +17,8 @@ from .align import Clock, anchor_of, wall_offset
 # How a process ended: it said so itself; it went on to another program, or went away in order; it was killed; nobody
 # here can tell.
 RUNNING, ENDED, LEFT, KILLED, LOST = "running", "ended", "left", "killed", "lost"
+# The word of a block that a process ends with, and the state that it means.
+ENDINGS = {"exit": ENDED, "killed": KILLED, "left": LEFT}
 Key = tuple[str, int, str]
 _REPLICA = re.compile(r"replica \d{1,9}")
 # From a worker of an engine to its server, over the engine's core.
@@ -107,12 +109,6 @@ class Process:
         return Clock(self.anchors, self.clock_kind, self.ticks_per_ns)
 
     @property
-    def clock_group(self) -> tuple[str, ...]:
-        """Processes of one group share CLOCK_MONOTONIC; one that does not say where it runs is a group of its own."""
-        boot = text_of(self.identity.get("boot"))
-        return (self.host, boot, text_of(self.identity.get("timens"))) if boot else tuple(map(str, self.key))
-
-    @property
     def first_step(self) -> tuple[int, int] | None:
         """The first step that it said, and when, ns on the wall clock; None: it said none, or that was not kept yet."""
         import numpy as np
@@ -138,11 +134,13 @@ class Process:
         self.anchors.update(filter(None, map(anchor_of, list_of(clock.get("anchors")))))
 
     def learn_end(self, meta: dict[str, Any]) -> None:
-        """What the block of its end says: how it ended is `state`."""
+        """What the block that it ends with says."""
         self.ended = True
         self.error = text_of(meta.get("error")) or None
         self.exit_status = small_number(meta.get("status"))
         self.learn_death(meta)
+        if self.state != RUNNING:  # by its lock: it was adopted by mistake
+            self.state = ENDINGS.get(text_of(meta.get("ended")), ENDED)
 
     def learn_death(self, death: Mapping[str, Any]) -> None:
         """What it, or those who lived on, have left of how and when it was gone."""
@@ -161,12 +159,6 @@ class Process:
             self.blocks = [block for block in self.blocks if block.bank != ref.bank]
         self.blocks.append(ref)
         self.sealed_banks[ref.bank] = ref.generation
-
-    @property
-    def is_another_program(self) -> bool:
-        """Was it forked from a process of the run, and gone before it recorded anything?"""
-        has_recorded = self.blocks or self.slots or self.ended or any(bank.raw for bank in self.banks)
-        return self.state in (LEFT, KILLED) and bool(self.identity.get("parent")) and not has_recorded
 
     def unsealed(self) -> list[BankCopy]:
         """Live banks of which the sealed files hold less, or nothing."""
@@ -199,11 +191,12 @@ class Processes:
         """Forget what was forked and became another program, or went away, before it recorded anything.
         `ranks`: forget who is of no such rank, too.
         """
-        self._by_key = {
-            key: process
-            for key, process in self._by_key.items()
-            if not process.is_another_program and (ranks is None or rank_of(process) in ranks)
-        }
+        for key, process in list(self._by_key.items()):
+            is_of_others = ranks is not None and rank_of(process) not in ranks
+            has_recorded = process.blocks or process.slots or process.ended or any(bank.raw for bank in process.banks)
+            is_gone_fork = process.state in (LEFT, KILLED) and process.identity.get("parent")
+            if is_of_others or (is_gone_fork and not has_recorded):
+                del self._by_key[key]
 
     def ordered(self) -> list[Process]:
         """By rank (those without one last), its own process before those beside it, then host, in the order in which
@@ -250,13 +243,17 @@ def find_living(states: Iterable[tuple[str, int, str]]) -> Liveness:
 
 
 def set_offsets(processes: Iterable[Process], clocks: Callable[[int], Mapping[str, int]]) -> None:
-    """Give every process the offset of its group from CLOCK_MONOTONIC to the wall clock.
+    """Give every process the offset of its group from CLOCK_MONOTONIC, which its members share, to the wall clock.
     `clocks`: called with how many groups there are: the offset, by boot id, of hosts whose own wall clock is wrong.
     """
-    groups = group_by(processes, lambda process: process.clock_group)
+    groups: dict[tuple[str, ...], list[Process]] = {}
+    for process in processes:
+        boot, timens = (text_of(process.identity.get(name)) for name in ("boot", "timens"))
+        # One that does not say where it runs is a group of its own.
+        group = (boot, process.host, timens) if boot else ("", *map(str, process.key))
+        groups.setdefault(group, []).append(process)
     put_right = clocks(len(groups))
-    for members in groups.values():
-        boot = text_of(members[0].identity.get("boot"))
+    for (boot, *_), members in groups.items():
         offset = put_right.get(boot) or wall_offset(anchor for process in members for anchor in process.anchors)
         for process in members:
             process.offset_ns = offset

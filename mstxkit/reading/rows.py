@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import deque
-from concurrent.futures import Future, ThreadPoolExecutor
-from functools import lru_cache
+from concurrent.futures import ThreadPoolExecutor
+from functools import lru_cache, partial
 from typing import Any, Callable, Iterable, Iterator, NamedTuple, TypeVar, Union
 
 import numpy as np
@@ -75,6 +75,7 @@ class DecodedBlock(NamedTuple):
 _DAMAGE = (FormatError, OSError, ValueError, MemoryError)
 # A small block as it is unpacked, a large one decoded, or why it cannot be read; None: it is a live bank.
 _Read = Union[segment.Payload, DecodedBlock, Exception, None]
+_ReadSource = tuple[Process, Source, _Read]
 # A block from which on a thread reads, unpacks and decodes it ahead.
 _LARGE_BYTES = 1 << 16
 _FEW_TEXTS = 1 << 16
@@ -110,7 +111,6 @@ class Blocks:
         self._sealed, self._vocabulary, self._damage, self._chosen = sealed, vocabulary, damage, chosen
         self.allowance = Allowance()
         self._read_ahead = ("", 0, b"")
-        self._last_own: tuple[livefile.Texts, decode.Bits] | None = None
 
     def chunks(self, processes: list[Process], chunk_rows: int, need: Need) -> Iterator[Chunk]:
         """Ranges and marks, process by process, in the order in which they ended."""
@@ -183,29 +183,33 @@ class Blocks:
         """Those that can be read; without a need, all of their rows.
         `rows_together`: blocks that follow each other may come as one that has no more rows; 0: each by itself.
         """
-        group = _Group(rows_together)
-        for item, read in in_order(lambda item: self._read_source(*item, need), sources, _is_large):
-            if group.adds(*item, read):
-                continue
-            yield from self._decoded_group(group, need)
-            group = _Group(rows_together)
-            if not group.adds(*item, read) and (decoded := self._settle_source(*item, read, need)) is not None:
-                yield item[0], decoded
+        group: list[_ReadSource] = []
+        texts, rows_left = None, 0  # of those that may join it
+        for (process, source), read in in_order(lambda item: self._read_source(*item, need), sources, _is_large):
+            small = read if isinstance(read, segment.Payload) and len(read.texts) < _FEW_TEXTS else None
+            joins = small is not None and small.texts == texts and small.n <= rows_left and process is group[0][0]
+            if not joins:
+                yield from self._decoded_group(group, need)
+                texts = small.texts if small is not None and not _texts_of(small.texts)[1] else None
+                group, rows_left = [], rows_together
+            group.append((process, source, read))
+            rows_left -= small.n if small is not None else 0
         yield from self._decoded_group(group, need)
 
-    def _decoded_group(self, group: _Group, need: Need | None) -> Iterator[tuple[Process, DecodedBlock]]:
-        """Small blocks of a process together, or one by one where one of them is damaged."""
-        if len(group.members) > 1:
-            process, _, first = group.members[0]
-            texts = _texts_of(first.texts)[0]
-            blocks = [(payload, whole_number(source.meta.get("origin"))) for _, source, payload in group.members]
+    def _decoded_group(self, group: list[_ReadSource], need: Need | None) -> Iterator[tuple[Process, DecodedBlock]]:
+        """Small blocks of a process that have the same texts together, or one by one where one of them is damaged."""
+        origins = [whole_number(source.meta.get("origin")) for _, source, _ in group if isinstance(source, BlockRef)]
+        payloads = [read for *_, read in group if isinstance(read, segment.Payload)]
+        if len(payloads) > 1:
+            process, texts = group[0][0], _texts_of(payloads[0].texts)[0]
             try:
-                yield process, _add_times(process, decode.from_payloads(blocks, self._choose(need, texts)), texts, need)
+                columns = decode.from_payloads([*zip(payloads, origins)], self._choose(need, texts))
+                yield process, _add_times(process, columns, texts, need)
                 return
             except (ValueError, MemoryError):
                 pass
-        for process, source, payload in group.members:
-            if (decoded := self._settle_source(process, source, payload, need)) is not None:
+        for process, source, read in group:
+            if (decoded := self._settle_source(process, source, read, need)) is not None:
                 yield process, decoded
 
     def _read_source(self, process: Process, source: Source, need: Need | None) -> _Read:
@@ -254,22 +258,13 @@ class Blocks:
                 return None
             parts = [asked.in_steps(step())] if asked.steps is not None else []
             parts += [asked.in_stages(stage(), texts.stages)] if asked.stages is not None else []
-            parts += [self._own_stages(texts)[site]] if need.own_stages else []
+            if need.own_stages:
+                is_own = np.zeros(1 << 16, dtype=bool)  # of each site by its number
+                is_own[[number for number, text in texts.sites.items() if text.own_stage and number < 1 << 16]] = True
+                parts.append(is_own[site])
             return np.logical_and.reduce(parts) if parts else None
 
         return choose
-
-    def _own_stages(self, texts: livefile.Texts) -> decode.Bits:
-        """Of each site number: is it a stage of its own? That of the last texts is kept, as blocks often share theirs.
-
-        May run on a thread: what is kept is read once, and put in its place whole.
-        """
-        last = self._last_own
-        if last is None or last[0] is not texts:
-            table = np.zeros(1 << 16, dtype=bool)
-            table[[number for number, text in texts.sites.items() if text.own_stage and number < 1 << 16]] = True
-            last = self._last_own = texts, table
-        return last[1]
 
     def _read_payload(self, ref: BlockRef) -> segment.Payload:
         sizes = [ref.meta.get(name) for name in ("records", "attributes", "text_bytes")]
@@ -278,18 +273,16 @@ class Blocks:
         rows, attribute_count, text_bytes = sizes
         expected = text_bytes + records.RECORD_BYTES * (rows + attribute_count)  # type: ignore[operator]
         self.allowance.grant(ref, expected)
-        stream = segment.decompress_stream(str(ref.meta.get("codec")), self._bytes_of(ref), expected)
-        return segment.split_stream(stream, ref.meta)
-
-    def _bytes_of(self, ref: BlockRef) -> bytes:
-        """A block's payload, checked. Small ones are read together with what follows them: they are asked for next."""
         if ref.size >= _LARGE_BYTES:
-            return check_payload(self._sealed.read(ref.file, ref.offset, ref.size), ref)
-        file, first, data = self._read_ahead
-        if file != ref.file or not first <= ref.offset <= first + len(data) - ref.size:
-            first, data = ref.offset, self._sealed.read(ref.file, ref.offset, _READ_AHEAD_BYTES)
-            self._read_ahead = (ref.file, first, data)
-        return check_payload(data[ref.offset - first : ref.offset - first + ref.size], ref)
+            packed = self._sealed.read(ref.file, ref.offset, ref.size)
+        else:  # read together with what follows it, which is asked for next
+            file, first, data = self._read_ahead
+            if file != ref.file or not first <= ref.offset <= first + len(data) - ref.size:
+                first, data = ref.offset, self._sealed.read(ref.file, ref.offset, _READ_AHEAD_BYTES)
+                self._read_ahead = (ref.file, first, data)
+            packed = data[ref.offset - first : ref.offset - first + ref.size]
+        stream = segment.decompress_stream(str(ref.meta.get("codec")), check_payload(packed, ref), expected)
+        return segment.split_stream(stream, ref.meta)
 
     def _note_damage(self, ref: BlockRef, why: Exception) -> None:
         Damage.because(self._sealed.path_of(ref.file), why, ref.offset, ref.size).note_in(self._damage)
@@ -328,30 +321,6 @@ class Blocks:
             chunk.named.setdefault(name, []).append(part)
 
 
-class _Group:
-    """Small blocks of one process that follow each other and have the same texts, all of which can be read.
-    `rows_at_most`: of all of them.
-    """
-
-    def __init__(self, rows_at_most: int) -> None:
-        self._rows_left = rows_at_most
-        self.members: list[tuple[Process, BlockRef, segment.Payload]] = []
-
-    def adds(self, process: Process, source: Source, payload: _Read) -> bool:
-        """Take this one, if it is one of them."""
-        if not isinstance(payload, segment.Payload) or not isinstance(source, BlockRef):
-            return False
-        if payload.n > self._rows_left or len(payload.texts) >= _FEW_TEXTS:
-            return False
-        if not self.members and _texts_of(payload.texts)[1]:
-            return False
-        if self.members and (process is not self.members[0][0] or payload.texts != self.members[0][2].texts):
-            return False
-        self.members.append((process, source, payload))
-        self._rows_left -= payload.n
-        return True
-
-
 @lru_cache(maxsize=64)
 def _texts_of(text: bytes) -> tuple[livefile.Texts, int]:
     """DecodedBlock texts; the blocks of a process mostly have the same. Nobody changes them."""
@@ -369,11 +338,6 @@ def all_sources(process: Process) -> list[Source]:
     return [*(ref for ref in process.blocks if ref.bank not in grown), *unsealed]
 
 
-def bank_of(source: Source) -> int:
-    """The sequence number of a bank, or of the one that a block was sealed from."""
-    return source.bank if isinstance(source, BlockRef) else source.seq
-
-
 def _add_times(process: Process, columns: decode.Columns, texts: livefile.Texts, need: Need | None) -> DecodedBlock:
     if need is None:
         return DecodedBlock(columns, texts)
@@ -387,21 +351,16 @@ def in_order(work: Callable[[T], R], items: Iterable[T], is_large: Callable[[T],
 
     What `work` raises is raised here. A small item costs less than to hand it on: it waits for its turn.
     """
-    waiting: deque[tuple[T, Future[R] | None]] = deque()
+    waiting: deque[tuple[T, Callable[[], R]]] = deque()
     with ThreadPoolExecutor(_THREADS, "mstxkit-reading") as pool:
         try:
             for item in items:
-                waiting.append((item, pool.submit(work, item) if is_large(item) else None))
-                if len(waiting) >= _AHEAD or waiting[0][1] is None:
-                    yield _take_first(waiting, work)
+                waiting.append((item, pool.submit(work, item).result if is_large(item) else partial(work, item)))
+                if len(waiting) >= _AHEAD or not is_large(waiting[0][0]):
+                    first, result = waiting.popleft()
+                    yield first, result()
             while waiting:
-                yield _take_first(waiting, work)
+                first, result = waiting.popleft()
+                yield first, result()
         finally:
-            for _, future in waiting:
-                if future is not None:
-                    future.cancel()
-
-
-def _take_first(waiting: deque[tuple[T, Future[R] | None]], work: Callable[[T], R]) -> tuple[T, R]:
-    item, future = waiting.popleft()
-    return item, work(item) if future is None else future.result()
+            pool.shutdown(cancel_futures=True)

@@ -20,12 +20,10 @@ from ..errors import FormatError
 from ..store import block_index, segment
 from ..store.documents import read_part
 from ..store.layout import SEALED_SUFFIX, sealed_process
-from ..store.values import group_by, small_number, table_of, text_of
+from ..store.values import group_by, small_number, table_of
 from .folder import LIMIT_BYTES, Damage, Folder
-from .processes import ENDED, KILLED, LEFT, RUNNING, BlockRef, Process, Processes
+from .processes import BlockRef, Process, Processes
 
-# The word of a block that a process ends with, and the state that it means.
-ENDINGS = {"exit": ENDED, "killed": KILLED, "left": LEFT}
 # What is read of a file's end, in the hope that its index is all of it.
 _TAIL_BYTES = 1 << 12
 VARIABLE = "MSTXKIT_READ_BEYOND_BYTES"
@@ -169,14 +167,7 @@ def _take_blocks(meta: dict[str, Any], refs: list[tuple[int, BlockRef]], process
         elif kind == segment.OPEN_RANGES:
             process.open_block = ref
         elif kind == segment.END:
-            take_end(meta, process)
-
-
-def take_end(meta: dict[str, Any], process: Process) -> None:
-    """What the block that a process ends with says of it."""
-    process.learn_end(meta)
-    if process.state != RUNNING:  # by its lock: it was adopted by mistake
-        process.state = ENDINGS.get(text_of(meta.get("ended")), ENDED)
+            process.learn_end(meta)
 
 
 def of_ranks(ranks: frozenset[int]) -> IsWanted:

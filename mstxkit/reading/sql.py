@@ -30,19 +30,24 @@ _FORMATS = re.compile(
 )
 # DuckDB's types, and polars' with the same values. A sum of whole numbers is a HUGEINT there.
 _TYPES = {
-    "BOOLEAN": "Boolean", "VARCHAR": "String", "BLOB": "Binary", "DATE": "Date", "FLOAT": "Float32",
-    "DOUBLE": "Float64",
-    "TINYINT": "Int8", "SMALLINT": "Int16", "INTEGER": "Int32", "BIGINT": "Int64", "HUGEINT": "Int64",
-    "UTINYINT": "UInt8", "USMALLINT": "UInt16", "UINTEGER": "UInt32", "UBIGINT": "UInt64",
+    "BOOLEAN": pl.Boolean, "VARCHAR": pl.String, "BLOB": pl.Binary, "DATE": pl.Date, "FLOAT": pl.Float32,
+    "DOUBLE": pl.Float64,
+    "TINYINT": pl.Int8, "SMALLINT": pl.Int16, "INTEGER": pl.Int32, "BIGINT": pl.Int64, "HUGEINT": pl.Int64,
+    "UTINYINT": pl.UInt8, "USMALLINT": pl.UInt16, "UINTEGER": pl.UInt32, "UBIGINT": pl.UInt64,
 }  # fmt: skip
 _WORDS_AT_MOST = 100_000
+_ONE_QUERY = "sql: one query is allowed, and it begins with SELECT or WITH"
 
 
 def answer_query(tables: Mapping[str, Callable[[], pl.DataFrame]], query: str, engine: str = POLARS) -> pl.DataFrame:
     """See `Run.sql`; `tables` makes each of a run by its name."""
     if engine not in ENGINES:
         raise ReadError(f"engine={engine!r} is none; choose one of {', '.join(ENGINES)}")
-    check_query(query)
+    plain = _TEXTS_AND_COMMENTS.sub(lambda each: "''" if each[0].startswith("'") else " ", query[:_WORDS_AT_MOST])
+    if len(query) > _WORDS_AT_MOST or not _SELECTS.match(plain):
+        raise ReadError(_ONE_QUERY)
+    if _FORMATS.search(query) or _READS.search(plain):
+        raise ReadError("sql: functions that read a file are not allowed; query the run's own tables")
     words = {word.lower() for word in re.findall(r"\w+", query)}
     asked = {name: make() for name, make in tables.items() if name in words}
     named = {name: frame.with_columns(pl.col(pl.Categorical).cast(pl.String)) for name, frame in asked.items()}
@@ -54,18 +59,6 @@ def answer_query(tables: Mapping[str, Callable[[], pl.DataFrame]], query: str, e
         first = next(iter(str(exc).strip().splitlines()), "the query cannot be answered")
         columns = "".join(f"\n{name} has {', '.join(frame.columns)}" for name, frame in named.items())
         raise ReadError(f"sql: {first[:300]}\nTables: {', '.join(tables)}{columns}") from exc
-
-
-def check_query(query: str) -> None:
-    """Raises: ReadError where a query is more than a SELECT over tables."""
-    if len(query) > _WORDS_AT_MOST or not _SELECTS.match(_TEXTS_AND_COMMENTS.sub(_blank_out, query)):
-        raise ReadError("sql: one query is allowed, and it begins with SELECT or WITH")
-    if _FORMATS.search(query) or _READS.search(_TEXTS_AND_COMMENTS.sub(_blank_out, query)):
-        raise ReadError("sql: functions that read a file are not allowed; query the run's own tables")
-
-
-def _blank_out(match: re.Match[str]) -> str:
-    return "''" if match.group().startswith("'") else " "
 
 
 def _by_duckdb(query: str, tables: dict[str, pl.DataFrame]) -> pl.DataFrame:
@@ -85,7 +78,7 @@ def _by_duckdb(query: str, tables: dict[str, pl.DataFrame]) -> pl.DataFrame:
         try:
             statements = connection.extract_statements(query)
             if len(statements) != 1 or statements[0].type != duckdb.StatementType.SELECT:
-                raise ReadError("sql: one query is allowed, and it begins with SELECT or WITH")
+                raise ReadError(_ONE_QUERY)
             kinds = [row[1] for row in connection.execute(f"DESCRIBE {query}").fetchall()]
             result = connection.execute(query)
             titles = [column[0] for column in result.description or ()]
@@ -111,5 +104,4 @@ def _type_of(kind: str) -> Any:
     if kind.endswith("[]"):
         inner = _type_of(kind[:-2])
         return None if inner is None else pl.List(inner)
-    named = _TYPES.get(kind)
-    return None if named is None else getattr(pl, named)
+    return _TYPES.get(kind)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Callable, Iterable, NamedTuple
+from typing import Callable, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -33,7 +33,7 @@ class Vocabulary:
     def __init__(self) -> None:
         self._sites: dict[SiteName, int] = {}
         self._stages: dict[str, int] = {}
-        self._last: tuple[Texts, tuple[Codes, Codes]] | None = None
+        self._last: tuple[Texts, Codes, Codes] | None = None
 
     @property
     def sites(self) -> list[SiteName]:
@@ -60,32 +60,24 @@ class Vocabulary:
 
     def block_codes(self, sites: U16, stages: U16, texts: Texts) -> tuple[U32, U32]:
         """Codes of a block's site ids and stage ids, element by element; stage 0 stays 0."""
-        of_sites, of_stages = self._make_tables(texts)
-        codes = _translate_ids(sites, of_sites, lambda: self.site_code(UNKNOWN_SITE))
-        return codes, _translate_ids(stages, of_stages, lambda: self.stage_code(UNKNOWN_TEXT))
-
-    def _make_tables(self, texts: Texts) -> tuple[Codes, Codes]:
-        """Of all sites and of all stages of a block; of the last texts they are kept, as blocks often share theirs."""
-        if self._last is None or self._last[0] is not texts:
-            sites = _make_table((number, self.site_code(site)) for number, site in texts.sites.items())
-            stages = _make_table([*((number, self.stage_code(key)) for number, key in texts.stages.items()), (0, 0)])
-            self._last = (texts, (sites, stages))
-        return self._last[1]
+        if self._last is None or self._last[0] is not texts:  # blocks often share theirs
+            of_sites = {number: self.site_code(site) for number, site in texts.sites.items()}
+            of_stages = {**{number: self.stage_code(key) for number, key in texts.stages.items()}, 0: 0}
+            self._last = texts, _make_table(of_sites), _make_table(of_stages)
+        _, site_table, stage_table = self._last
+        codes = _translate_ids(sites, site_table, lambda: self.site_code(UNKNOWN_SITE))
+        return codes, _translate_ids(stages, stage_table, lambda: self.stage_code(UNKNOWN_TEXT))
 
 
-def _make_table(code_of: Iterable[tuple[int, int]]) -> Codes:
-    pairs = list(code_of)
-    table = np.full(1 + max((number for number, _ in pairs), default=0), _MISSING, dtype=np.int64)
-    for number, code in pairs:
-        table[number] = code
+def _make_table(codes: dict[int, int]) -> Codes:
+    """The code of each id; the last place stands for all ids that are larger."""
+    table = np.full(2 + max(codes, default=0), _MISSING, dtype=np.int64)
+    table[list(codes)] = list(codes.values())
     return table
 
 
 def _translate_ids(ids: U16, table: Codes, unknown: Callable[[], int]) -> U32:
-    largest = int(ids.max(initial=0))
-    if largest >= len(table):
-        table = np.concatenate((table, np.full(largest + 1 - len(table), _MISSING)))
-    codes = table[ids]
+    codes = table.take(ids, mode="clip")
     if len(codes) and codes.min() == _MISSING:
         codes[codes == _MISSING] = unknown()
     return codes.astype(np.uint32)

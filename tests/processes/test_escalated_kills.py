@@ -170,7 +170,7 @@ def judge_requests(story: Story) -> None:
 def rows_of(run: Any) -> list[dict[str, Any]]:
     from mstxkit.reading.tables import escalations
 
-    return list(escalations.list_rows(run.path, run.id, run.files.processes, [], FAR_NS))
+    return escalations.table(run.files, FAR_NS).to_dicts()
 
 
 def asked(story: Story) -> list[fate.Asked]:

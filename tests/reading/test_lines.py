@@ -102,9 +102,9 @@ def frame(*rows: tuple[int, int, int, int | None, str | None]) -> Any:
 
 
 def test_suspended_is_whom_others_no_deeper_began_after() -> None:
-    suspended = Suspended()
-    suspended.learn(frame((2, 30, 5, None, None), (1, 20, 20, 3, None), (0, 15, 40, None, None)))
-    suspended.learn(frame((1, 60, 5, None, None), (0, 10, 90, 9, None), (0, 0, 110, 9, None)))
+    first = frame((2, 30, 5, None, None), (1, 20, 20, 3, None), (0, 15, 40, None, None))
+    then = frame((1, 60, 5, None, None), (0, 10, 90, 9, None), (0, 0, 110, 9, None))
+    suspended = Suspended((ranges, pl.DataFrame()) for ranges in (first, then))
 
     suspended.see(0, 0, 0, 12)
     suspended.see(0, 0, 0, 16)
@@ -115,7 +115,7 @@ def test_suspended_is_whom_others_no_deeper_began_after() -> None:
 
 
 def test_calls_added_up_are_nobodys_siblings() -> None:
-    suspended = Suspended()
-    suspended.learn(frame((0, 20, 5, 4, '{"coalesced":3}'), (0, 10, 90, 9, None)))
+    ranges = frame((0, 20, 5, 4, '{"coalesced":3}'), (0, 10, 90, 9, None))
+    suspended = Suspended([(ranges, pl.DataFrame())])
 
     assert not suspended.has(0, 0, 0, 10)

@@ -12,10 +12,9 @@ from ...store.dataset import MARKS
 from ...store.livefile import SiteText
 from ...store.records import NO_STEP
 from ..attributes import COALESCED
-from ..frames import NAMED
+from ..frames import NAMED, WORK
 from ..rows import IS_ERROR, IS_MARK, IS_OPEN, NO_DURATION, WAITS_FOR, Need
 from ..vocabulary import UNKNOWN_TEXT, Vocabulary
-from .columns import WORK
 
 _scan: Any = json.JSONDecoder().scan_once  # type: ignore[attr-defined]
 # When a row ended: what the order of rows goes by. A row that stands for several calls lies later than its end.

@@ -15,26 +15,21 @@ from ...store.parquet import RowGroup
 from ...store.records import NO_STEP
 from .. import parquet
 from ..folder import reason_of
+from ..frames import WORK, make_schema
 
-_WHO = {
-    "process": "String", "rank": "Int32", "role": "String", "host": "String", "pid": "Int32", "stage": "String",
-}  # fmt: skip
-_WHERE = {**_WHO, "track": "Int32", "depth": "Int16", "step": "Int64", "domain": "String", "attributes": "String"}
-WORK = {"tokens": "Float64", "prompts": "Float64", "responses": "Float64", "longest_response": "Float64"}
-_SUMMED = {
-    **_WHO, "part": "String", "waits_for": "String", "count": "Int64", "total_ns": "Int64", "busy_ns": "Int64",
-    "longest_ns": "Int64", "start_ns": "Int64", "tokens": "Float64", "buckets": "UInt16", "bucket_counts": "UInt32",
-}  # fmt: skip
+_WHO = "process rank role host pid stage"
+_WHERE = f"{_WHO} track depth step domain attributes"
+_SUMMED = f"{_WHO} part waits_for count total_ns busy_ns longest_ns start_ns tokens buckets bucket_counts"
+_HISTOGRAM = {"count": pl.Int64, "buckets": pl.List(pl.UInt16), "bucket_counts": pl.List(pl.UInt32)}
 _COLUMNS = {
-    RANGES: {
-        **_WHERE, **WORK, "is_stage": "Boolean", "name": "String", "start_ns": "Int64", "duration_ns": "Int64",
-        "busy_ns": "Int64", "open": "Boolean", "error": "Boolean", "part": "String", "waits_for": "String",
-    },
-    MARKS: {**_WHERE, "message": "String", "time_ns": "Int64"},
-    SUMMARIES: {**_SUMMED, "step": "Int64", "end_ns": "Int64"},
-    DAYS: {**_SUMMED, "steps": "Int64", "rows": "Int64"},
+    RANGES: make_schema(
+        f"{_WHERE} {' '.join(WORK)} is_stage name start_ns duration_ns busy_ns open error part waits_for",
+        depth=pl.Int16, prompts=pl.Float64, open=pl.Boolean, error=pl.Boolean,
+    ),
+    MARKS: make_schema(f"{_WHERE} message time_ns", depth=pl.Int16),
+    SUMMARIES: make_schema(f"{_SUMMED} step end_ns", **_HISTOGRAM),
+    DAYS: make_schema(f"{_SUMMED} steps rows", rows=pl.Int64, **_HISTOGRAM),
 }  # fmt: skip
-_LISTS = ("buckets", "bucket_counts")
 _AT_MOST = {"track": (1 << 16) - 1, "depth": 255, "step": NO_STEP - 1}
 _NEEDED = ("process", "start_ns", "time_ns", "track", "depth")
 _LATEST = 1 << 62
@@ -90,5 +85,4 @@ def _type_columns(rows: pl.DataFrame, kind: str, names: Iterable[str]) -> tuple[
 
 def schema_of(kind: str, names: Iterable[str]) -> dict[str, pl.DataType]:
     """The types of these columns."""
-    types = {name: getattr(pl, _COLUMNS[kind][name]) for name in names}
-    return {name: pl.List(dtype) if name in _LISTS else dtype for name, dtype in types.items()}
+    return {name: _COLUMNS[kind][name] for name in names}

@@ -23,9 +23,8 @@ from ...store.values import group_by
 from .. import frames, places
 from ..folder import run_id
 from ..parquet import in_memory
-from ..processes import Process
+from ..processes import ENDINGS
 from ..run_files import RunFiles
-from ..sealed import ENDINGS
 from . import summaries
 
 _BATCH_BYTES, _BATCH_FILES = 48 << 20, 4096
@@ -199,34 +198,25 @@ def _name_processes(part: RunFiles, rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def _about_all(part: RunFiles) -> dict[str, Any]:
-    """Of each process, by its name, what its blocks said, its tracks, if any range is open, and its wall clock."""
+    """Of each process, by its name, what its blocks said, in their form, its tracks, if any range is open, and its wall
+    clock.
+    """
     part.learn_tracks()
-    has_open = set(part.open_ranges()["process"])
-    return {
-        process.name: {
-            **_describe_process(process), "has_open": process.index in has_open, "offset_ns": process.offset_ns,
-            "tracks": [[track, *text] for track, text in process.texts.tracks.items()],
-        }
-        for process in part.processes
-    }  # fmt: skip
-
-
-def _describe_process(process: Process) -> dict[str, Any]:
-    """What the metas of its blocks said, in their form."""
-    clock = {"kind": process.clock_kind, "ticks_per_ns": process.ticks_per_ns, "anchors": sorted(process.anchors)}
-    about = {
-        "identity": process.identity, "counters": process.counters, "clock": clock,
-        "heartbeat_ns": process.heartbeat_ns,
-    }  # fmt: skip
-    if not process.ended:
-        return {"about": about}
-    words = {state: word for word, state in ENDINGS.items()}
-    end = {
-        "ended": words.get(process.state, "exit"), "error": process.error, "status": process.exit_status,
-        "gone_ns": process.gone_ns, "by": process.sealed_by, "watched": process.was_watched,
-        "fatal": process.fatal, "signal": process.signal,
-    }  # fmt: skip
-    return {"about": about, "end": {key: value for key, value in end.items() if value not in (None, "")}}
+    has_open, words, every = set(part.open_ranges()["process"]), {state: word for word, state in ENDINGS.items()}, {}
+    for of in part.processes:
+        clock = {"kind": of.clock_kind, "ticks_per_ns": of.ticks_per_ns, "anchors": sorted(of.anchors)}
+        end = {
+            "ended": words.get(of.state, "exit"), "error": of.error, "status": of.exit_status, "gone_ns": of.gone_ns,
+            "by": of.sealed_by, "watched": of.was_watched, "fatal": of.fatal, "signal": of.signal,
+        }  # fmt: skip
+        about = {"identity": of.identity, "counters": of.counters, "clock": clock}
+        every[of.name] = {
+            "about": {**about, "heartbeat_ns": of.heartbeat_ns},
+            **({"end": {key: value for key, value in end.items() if value not in (None, "")}} if of.ended else {}),
+            "has_open": of.index in has_open, "offset_ns": of.offset_ns,
+            "tracks": [[track, *text] for track, text in of.texts.tracks.items()],
+        }  # fmt: skip
+    return every
 
 
 class _Writer:

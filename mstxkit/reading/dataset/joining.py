@@ -47,7 +47,7 @@ class CompactedRows:
         groups = [group for group in self._parts.holders.get(process.name, ()) if group.kind in self._kinds]
         of_batches = [list(own) for _, own in groupby(groups, lambda group: group.batch.number)]
         for own in of_batches[:: -1 if backwards else 1]:
-            by_strand = group_by(own, lambda group: group.strand)
+            by_strand = group_by(own, lambda group: (group.kind, group.file.split("/")[1]))
             # Of what ends at one instant, marks come first, then what a later day has: that began later.
             strands: dict[int, Iterator[pl.DataFrame | None]] = {}
             for at, name in enumerate(sorted(by_strand, reverse=True)):

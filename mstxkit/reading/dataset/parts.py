@@ -60,7 +60,7 @@ class CompactedParts:
                 process = self._processes[name] = processes.of(meta.get("identity"), name)
                 process.learn(dict(meta), math.inf)
                 if isinstance(end, dict):
-                    sealed.take_end({**meta, **end}, process)
+                    process.learn_end({**meta, **end})
                 listed = (row for row in list_of(about.get("tracks")) if isinstance(row, list) and len(row) == 5)
                 tracks = {
                     track: TrackText(whole_number(thread), is_task is True, text_of(text), is_shared is True)
@@ -128,7 +128,7 @@ class CompactedParts:
         read = self._note_damage(group.batch, group.file, lambda: group.table.rows(group.rows, columns))
         rows, left_out = read or (None, 0)
         if left_out:
-            reason = f"{_name_batch(group.batch)}: {left_out} rows with numbers that cannot be"
+            reason = f"of batch {group.batch.number} of {group.batch.host}: {left_out} rows with numbers that cannot be"
             Damage.of(str(self._base / group.file), reason).note_in(self.damage)
         off_ns, time = self._off_ns(group.batch), group.time
         if rows is None or time not in rows.columns or not any(off_ns.values()):
@@ -142,7 +142,7 @@ class CompactedParts:
         try:
             return work()
         except (OSError, FormatError) as exc:
-            reason = f"{_name_batch(batch)}: {reason_of(exc)[:200]}"
+            reason = f"of batch {batch.number} of {batch.host}: {reason_of(exc)[:200]}"
             Damage(str(self._base / name), getattr(exc, "offset", 0) or 0, 0, reason).note_in(self.damage)
             return None
 
@@ -156,10 +156,6 @@ class CompactedParts:
         return reach
 
 
-def _name_batch(batch: CompactedBatch) -> str:
-    return f"of batch {batch.number} of {batch.host}"
-
-
 @dataclass(frozen=True, eq=False)
 class CompactedGroup:
     """Rows of one kind that lie together in a file of a batch."""
@@ -169,11 +165,6 @@ class CompactedGroup:
     file: str
     table: TableFile
     rows: RowGroup
-
-    @property
-    def strand(self) -> tuple[str, str]:
-        """Its kind and day: rows of one kind and day are in the order in which they ended."""
-        return self.kind, self.file.split("/")[1]
 
     @property
     def has_open(self) -> bool:

@@ -139,9 +139,8 @@ class AscendFile:
         Insight draws nothing that began before all sessions; the stage for which a profiler was started did.
         """
         earliest_ns = first_ns - max(_EARLY_NS, last_ns - first_ns)
-        begun = (
-            f"select min(startNs) at from MSTX_EVENTS where startNs >= ? and connectionId >= {self._first_connection}"
-        )
+        ours = f"startNs >= ? and connectionId >= {self._first_connection}"
+        begun = f"select min(startNs) at from MSTX_EVENTS where {ours}"
         query = f"insert into SESSION_TIME_INFO (startTimeNs, endTimeNs) select at, ? from ({begun}) where at < ?"
         self._base.execute(query, (last_ns, earliest_ns, first_ns))
 

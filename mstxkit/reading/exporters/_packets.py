@@ -96,12 +96,8 @@ def encode_snapshot(base_ns: int) -> bytes:
 
 def process_track(uuid: int, pid: int, name: str, label: str, order: int) -> bytes:
     """The packet that describes a process."""
-    about = (
-        encode_number(_PID, pid)
-        + encode_number(_ORDER, order)
-        + encode_text(_PROCESS_NAME, name)
-        + encode_text(_LABELS, label)
-    )
+    about = encode_number(_PID, pid) + encode_number(_ORDER, order)
+    about += encode_text(_PROCESS_NAME, name) + encode_text(_LABELS, label)
     return _describe_track(uuid, 0, order, encode_block(_PROCESS, about) + encode_number(_CHILDREN, _EXPLICIT))
 
 
@@ -115,12 +111,8 @@ def _describe_track(uuid: int, parent: int, order: int, content: bytes) -> bytes
 
 def thread_track(uuid: int, process: int, pid: int, tid: int, name: str, order: int) -> bytes:
     """The packet that describes a thread of a process."""
-    about = (
-        encode_number(_PID, pid)
-        + encode_number(_THREAD_TID, tid)
-        + encode_number(_ORDER, order)
-        + encode_text(_THREAD_NAME, name)
-    )
+    about = encode_number(_PID, pid) + encode_number(_THREAD_TID, tid)
+    about += encode_number(_ORDER, order) + encode_text(_THREAD_NAME, name)
     return _describe_track(uuid, process, order, encode_block(_THREAD, about))
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from itertools import count
-from typing import Any, Iterable, Iterator, NamedTuple, Protocol
+from typing import Any, Callable, Iterable, Iterator, NamedTuple
 
 import polars as pl
 
@@ -39,30 +39,20 @@ class RangeRow(NamedTuple):
         return self.attributes is not None and self.attributes.startswith(COALESCED)
 
 
-class Drawing(Protocol):
-    """Makes the events of a format; line 0 is the track itself."""
-
-    def on_track(self, row: RangeRow) -> Any:
-        """A range on its track as one event; None where it is a begin and an end there too."""
-
-    def begin(self, row: RangeRow, line: Line) -> Any:
-        """The begin of a range on a line."""
-
-    def end(self, row: RangeRow, line: Line) -> Any:
-        """Its end."""
-
-    def mark(self, row: RangeRow, line: Line) -> Any:
-        """An instant on a line."""
+# What is drawn on a line, of which 0 is the track itself: a whole range, its begin, its end, or an instant.
+WHOLE, BEGIN, END, MARK = "whole", "begin", "end", "mark"
+Draw = Callable[[str, RangeRow, Line], Any]
 
 
 class Slices:
     """Takes all ranges of a run backwards, open ones first; gives their events, process by process.
 
-    What it keeps: the open ranges, and of the process at hand what encloses the present moment.
+    What it keeps: the open ranges, and of the process at hand what encloses the present moment. `draw`: makes the
+    events of a format; `has_whole`: on a track itself a range is one event there, not a begin and an end.
     """
 
-    def __init__(self, events: Drawing, suspended: Suspended) -> None:
-        self._events, self._suspended = events, suspended
+    def __init__(self, draw: Draw, suspended: Suspended, has_whole: bool) -> None:
+        self._draw, self._suspended, self._has_whole = draw, suspended, has_whole
         self._open: dict[int, list[RangeRow]] = {}
         self._process = -1
         self._tracks: dict[int, TrackLines] = {}
@@ -76,8 +66,8 @@ class Slices:
                 self._open.setdefault(row.process, []).append(row)
             elif row.is_coalesced:  # it may lie a second later than its end
                 line = Line(next(self._numbers), row.domain)
-                yield self._events.begin(row, line)
-                yield self._events.end(row, line)
+                yield self._draw(BEGIN, row, line)
+                yield self._draw(END, row, line)
             else:
                 end_ns = row.start_ns + row.duration_ns
                 while waiting and (-waiting[-1].process, end_ns) < (-row.process, waiting[-1].start_ns):
@@ -88,18 +78,18 @@ class Slices:
 
     def finish(self) -> Iterator[Any]:
         """What is left when there are no more."""
-        yield from self._finish_tracks()
         for process in list(self._open):
-            self._process = process
-            yield from self._draw_open(process)
-            yield from self._finish_tracks()
+            yield from self._begin_process(process)
+        yield from self._finish_tracks()
 
     def _finish_tracks(self) -> Iterator[Any]:
         for lines in self._tracks.values():
             yield from lines.leave(None)
         self._tracks = {}
 
-    def _draw_open(self, process: int) -> Iterator[Any]:
+    def _begin_process(self, process: int) -> Iterator[Any]:
+        yield from self._finish_tracks()
+        self._process = process
         for row in sorted(self._open.pop(process, ()), key=lambda row: (row.start_ns, row.depth)):
             self._suspended.see(row.process, row.track, row.depth, row.start_ns)
             yield from self._draw_row(row, OPEN_NS, False)
@@ -107,9 +97,7 @@ class Slices:
     def _lines_of(self, row: RangeRow) -> Iterator[Any]:
         """Have the lines of its track."""
         if row.process != self._process:
-            yield from self._finish_tracks()
-            self._process = row.process
-            yield from self._draw_open(row.process)
+            yield from self._begin_process(row.process)
         if row.track not in self._tracks:
             self._tracks[row.track] = TrackLines()
 
@@ -118,9 +106,9 @@ class Slices:
         drawn = Drawn(row.start_ns, row.start_ns, row.depth)
         yield from self._tracks[row.track].leave(drawn)
         if self._tracks[row.track].put_mark(drawn):
-            drawn.begin = (self._events.mark(row, drawn.line),)
+            drawn.begin = (self._draw(MARK, row, drawn.line),)
         else:
-            yield self._events.mark(row, _TRACK)
+            yield self._draw(MARK, row, _TRACK)
 
     def _draw_row(self, row: RangeRow, end_ns: int, is_driven: bool) -> Iterator[Any]:
         yield from self._lines_of(row)
@@ -129,13 +117,12 @@ class Slices:
         yield from lines.leave(drawn)
         is_apart = self._suspended.has(row.process, row.track, row.depth, row.start_ns)
         line = lines.put(drawn, is_driven, is_apart, lambda: Line(next(self._numbers), row.domain, is_apart))
-        whole = None if line.number else self._events.on_track(row)
-        if whole is not None:
-            yield whole
+        if self._has_whole and not line.number:
+            yield self._draw(WHOLE, row, line)
             return
-        drawn.begin = (self._events.begin(row, line),)
+        drawn.begin = (self._draw(BEGIN, row, line),)
         if drawn.end != OPEN_NS:
-            end = self._events.end(row, line)
+            end = self._draw(END, row, line)
             if drawn.start < drawn.end:
                 yield end
             else:

@@ -118,7 +118,7 @@ def of_run(run: Run) -> Survey:
     flows.finish()
     lanes = pl.Series(sorted(uneven), dtype=pl.Int64)
     lane = pl.col("process").cast(pl.Int64) * (1 << TRACK_BITS) + pl.col("track")
-    suspended = Suspended.of(run.batches(), lane.is_in(lanes.implode())) if uneven else Suspended()
+    suspended = Suspended(run.batches(), lane.is_in(lanes.implode())) if uneven else Suspended()
     return Survey(first_ns, frozenset(uneven), suspended, flows)
 
 

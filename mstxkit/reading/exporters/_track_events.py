@@ -83,13 +83,9 @@ def encode_counters(values: npt.NDArray[np.float64], **numbers: npt.NDArray[Any]
     widths = {name: width_of(int(numbers[name].max())) for name in numbers}
     event: list[Part] = [encode_number(TYPE, COUNTER), encode_tag(TRACK), ("track", widths["track"])]
     event += [encode_tag(_COUNTER_VALUE, 1), bytes(8)]
-    head: list[Part] = [
-        encode_tag(TIMESTAMP),
-        ("at", widths["at"]),
-        encode_tag(_SEQUENCE),
-        ("sequence", widths["sequence"]),
-    ]
-    whole: list[Part] = [*head, encode_tag(TRACK_EVENT, LENGTH), encode_varint(size_of(event)), *event]
+    whole: list[Part] = [encode_tag(TIMESTAMP), ("at", widths["at"])]
+    whole += [encode_tag(_SEQUENCE), ("sequence", widths["sequence"])]
+    whole += [encode_tag(TRACK_EVENT, LENGTH), encode_varint(size_of(event)), *event]
     made = Form([encode_tag(_PACKET, LENGTH), encode_varint(size_of(whole)), *whole]).fill(numbers, len(values))
     made[:, -8:] = values.astype("<f8").view(np.uint8).reshape(-1, 8)
     return made.tobytes()

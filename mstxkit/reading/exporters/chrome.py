@@ -23,7 +23,10 @@ from ..report.escape import for_json
 from ..rows import IS_MARK, Need
 from ..run import Run
 from . import Exporter
-from ._slices import RangeRow, Slices, rows_backwards
+from ._slices import BEGIN, END, MARK, RangeRow, Slices, rows_backwards
+
+# What is drawn on a line beside a track, as a phase of nestable async events.
+_BESIDE = {BEGIN: "b", END: "e", MARK: "n"}
 
 
 def write_trace(run: Run, file: IO[str]) -> int:
@@ -43,7 +46,7 @@ def write_trace(run: Run, file: IO[str]) -> int:
         name_process(pid, row["label"], f"{row['host']}:{row['pid']} {row['state']}", at) for at, (pid, row) in rows
     )
     file.write(",\n".join((*named, *_track_events(run.tracks(), pids))))
-    slices = Slices(Events(pids, base_ns), Suspended.of(run.batches()))
+    slices = Slices(Events(pids, base_ns).draw, Suspended(run.batches()), has_whole=True)
     each = (
         slices.take(*(rows_backwards(piece, run.files.vocabulary, wanted) for wanted in (0, IS_MARK)))
         for piece in run.files.coded(Need())
@@ -81,42 +84,32 @@ class Events:
         self._pids, self._base_ns = pids, base_ns
         self._texts = lru_cache(maxsize=None)(for_json)
 
-    def on_track(self, row: RangeRow) -> str:
-        """A range on its track."""
+    def draw(self, what: str, row: RangeRow, line: Line) -> str:
+        """An event of a track, or of a line beside it, where the domain of the first range stands for all."""
+        category, pid = line.domain if line.number else row.domain, self._pids[row.process]
+        if what == END:
+            assert row.duration_ns is not None
+            at_ns, arguments = row.start_ns + row.duration_ns, ""
+        else:
+            at_ns, arguments = row.start_ns, f',"args":{{{",".join(self._list_arguments(row, category))}}}'
+        names = f'"name":{self._texts(row.name)},"cat":{self._texts(category)}'
+        where = f'"pid":{pid},"tid":{trace_tid(pid, row.track)},"ts":{write_microseconds(at_ns - self._base_ns)}'
+        if line.number:
+            return f'{{"ph":"{_BESIDE[what]}","id2":{{"local":{line.number}}},{names},{where}{arguments}}}'
+        if what == MARK:
+            return f'{{"ph":"i","s":"t",{names},{where}{arguments}}}'
         if row.duration_ns is None:
-            return f'{{"ph":"B",{self._write_event(row)}}}'
-        return f'{{"ph":"X",{self._write_event(row)},"dur":{write_microseconds(row.duration_ns)}}}'
+            return f'{{"ph":"B",{names},{where}{arguments}}}'
+        return f'{{"ph":"X",{names},{where}{arguments},"dur":{write_microseconds(row.duration_ns)}}}'
 
-    def begin(self, row: RangeRow, line: Line) -> str:
-        """The begin of a range on a line beside the track, where the domain of the first range stands for all."""
-        return f'{{"ph":"b","id2":{{"local":{line.number}}},{self._write_event(row, line.domain)}}}'
-
-    def end(self, row: RangeRow, line: Line) -> str:
-        """Its end."""
-        assert row.duration_ns is not None
-        end_ns = row.start_ns + row.duration_ns
-        return f'{{"ph":"e","id2":{{"local":{line.number}}},{self._write_head(row, line.domain, end_ns)}}}'
-
-    def mark(self, row: RangeRow, line: Line) -> str:
-        """An instant on its track, or on a line beside it."""
-        if not line.number:
-            return f'{{"ph":"i","s":"t",{self._write_event(row)}}}'
-        return f'{{"ph":"n","id2":{{"local":{line.number}}},{self._write_event(row, line.domain)}}}'
-
-    def _write_event(self, row: RangeRow, category: str | None = None) -> str:
+    def _list_arguments(self, row: RangeRow, category: str) -> list[str]:
         texts = self._texts
-        parts = [] if category in (None, row.domain) else [f'"domain":{texts(row.domain)}']
+        parts = [] if category == row.domain else [f'"domain":{texts(row.domain)}']
         parts += [] if row.step is None else [f'"step":{row.step}']
         parts += [] if row.stage is None else [f'"stage":{texts(row.stage)}']
         parts += ['"error":true'] if row.error else []
         parts += [] if row.busy_ns is None else [f'"busy_us":{write_microseconds(row.busy_ns)}']
-        parts += [] if row.attributes is None else [f'"attributes":{row.attributes}']
-        return f'{self._write_head(row, category, row.start_ns)},"args":{{{",".join(parts)}}}'
-
-    def _write_head(self, row: RangeRow, category: str | None, at_ns: int) -> str:
-        names = f'"name":{self._texts(row.name)},"cat":{self._texts(row.domain if category is None else category)}'
-        pid = self._pids[row.process]
-        return f'{names},"pid":{pid},"tid":{trace_tid(pid, row.track)},"ts":{write_microseconds(at_ns - self._base_ns)}'
+        return parts if row.attributes is None else [*parts, f'"attributes":{row.attributes}']
 
 
 def trace_tid(pid: int, track: int) -> int:

@@ -30,7 +30,7 @@ from ._nesting import TRACK_BITS
 from ._packets import CATEGORIES, NAMES, TEXTS, Packets, TraceNames, encode_snapshot
 from ._places import Places
 from ._protobuf import encode_block, encode_number
-from ._slices import RangeRow, Slices, rows_backwards
+from ._slices import BEGIN, END, MARK, RangeRow, Slices, rows_backwards
 from ._survey import Flows
 from .chrome import trace_pids
 
@@ -44,6 +44,7 @@ COUNTERS = {
 SAMPLES = ("sample", "sample_id", "sample_index", "request_id")
 ATTRIBUTES = (*(name for _, names in COUNTERS.values() for name in names), *SAMPLES)
 _GENERATE = "actor_generate"
+_TYPES = {BEGIN: events.BEGIN, END: events.END, MARK: events.INSTANT}
 _NEED = Need(names=(_survey.COALESCED, *ATTRIBUTES))
 
 
@@ -81,7 +82,7 @@ class _Trace:
             names.begin(self._places.sequence(process))
         self._even = EvenLanes(self.packets, names, self._places, run.files.vocabulary, survey.first_ns)
         self._one_by_one = LaneEvents(names, self._places, survey.first_ns, survey.flows, run.files.vocabulary)
-        self._slices = Slices(self._one_by_one, survey.suspended)
+        self._slices = Slices(self._one_by_one.draw, survey.suspended, has_whole=False)
 
     def draw(self, piece: pl.DataFrame) -> None:
         """The next rows, backwards."""
@@ -128,61 +129,41 @@ class _Trace:
 
 
 class LaneEvents:
-    """Makes packets of single events, of lanes that do not nest and beside them; as `_slices.Drawing` has them."""
+    """Makes packets of single events, of lanes that do not nest and beside them; as `_slices.Slices` asks for them."""
 
     def __init__(self, names: TraceNames, places: Places, first_ns: int, flows: Flows, vocabulary: Vocabulary) -> None:
         self._names, self._places, self._first_ns = names, places, first_ns
         self._flows, self._vocabulary = flows, vocabulary
 
-    def on_track(self, row: RangeRow) -> None:
-        """A range is a begin and an end here."""
-
-    def begin(self, row: RangeRow, line: Line) -> bytes:
-        """The begin of a range on a line."""
+    def draw(self, what: str, row: RangeRow, line: Line) -> bytes:
+        """An event of a lane, or of a line beside it."""
         flows = b""
-        if row.stage is not None and self._vocabulary.has_stage_of_its_own(row.name, row.domain):
+        if what == BEGIN and row.stage is not None and self._vocabulary.has_stage_of_its_own(row.name, row.domain):
             stage = np.array([self._vocabulary.stage_code(row.stage)])
             flows = b"".join(tail for _, tail in self._flows.tails(row.process, np.array([row.start_ns]), stage))
-        return self._event_packet(events.BEGIN, row, self._track_of(row, line), row.start_ns, flows)
-
-    def end(self, row: RangeRow, line: Line) -> bytes:
-        """Its end."""
-        return self._end_packet(row, self._track_of(row, line))
-
-    def mark(self, row: RangeRow, line: Line) -> bytes:
-        """An instant on a line."""
-        return self._event_packet(events.INSTANT, row, self._track_of(row, line), row.start_ns)
-
-    def once_more(self, row: RangeRow, track: int) -> bytes:
-        """A whole range on a track of its own."""
-        return self._event_packet(events.BEGIN, row, track, row.start_ns) + self._end_packet(row, track)
-
-    def _track_of(self, row: RangeRow, line: Line) -> int:
         if line.number:
-            return self._places.of_line(row, line.number)
-        return self._places.of_lane(row.process << TRACK_BITS | row.track)
+            return self.draw_on(self._places.of_line(row, line.number), what, row, flows)
+        return self.draw_on(self._places.of_lane(row.process << TRACK_BITS | row.track), what, row, flows)
 
-    def _end_packet(self, row: RangeRow, track: int) -> bytes:
-        assert row.duration_ns is not None
-        event = encode_number(events.TYPE, events.END) + encode_number(events.TRACK, track)
-        return self._write_packet(row, row.start_ns + max(row.duration_ns, 0), event)
-
-    def _event_packet(self, kind: int, row: RangeRow, track: int, at_ns: int, flows: bytes = b"") -> bytes:
-        name, category = self._names.number(NAMES, row.name), self._names.number(CATEGORIES, row.domain)
-        stage = 0 if row.stage is None else self._names.number(TEXTS, row.stage)
-        self._names.tell(self._places.sequence(row.process), (name, category, stage))
-        event = encode_number(events.TYPE, kind) + encode_number(events.TRACK, track)
-        event += encode_number(events.NAME, name) + encode_number(events.CATEGORY, category) + flows
-        event += b"" if row.step is None else events.encode_annotation(events.STEP, events.INT, row.step)
-        event += events.encode_annotation(events.STAGE, events.INTERNED_TEXT, stage) if stage else b""
-        event += events.encode_annotation(events.ERROR, events.BOOL, 1) if row.error else b""
-        event += b"" if row.busy_ns is None else events.encode_annotation(events.BUSY, events.INT, row.busy_ns)
-        event += b"" if row.attributes is None else events.attributes_tail(row.attributes)
-        return self._write_packet(row, at_ns, event)
-
-    def _write_packet(self, row: RangeRow, at_ns: int, event: bytes) -> bytes:
+    def draw_on(self, track: int, what: str, row: RangeRow, flows: bytes = b"") -> bytes:
+        """An event of this track."""
+        at_ns, sequence = row.start_ns, self._places.sequence(row.process)
+        event = encode_number(events.TYPE, _TYPES[what]) + encode_number(events.TRACK, track)
+        if what == END:
+            assert row.duration_ns is not None
+            at_ns += max(row.duration_ns, 0)
+        else:
+            name, category = self._names.number(NAMES, row.name), self._names.number(CATEGORIES, row.domain)
+            stage = 0 if row.stage is None else self._names.number(TEXTS, row.stage)
+            self._names.tell(sequence, (name, category, stage))
+            event += encode_number(events.NAME, name) + encode_number(events.CATEGORY, category) + flows
+            event += b"" if row.step is None else events.encode_annotation(events.STEP, events.INT, row.step)
+            event += events.encode_annotation(events.STAGE, events.INTERNED_TEXT, stage) if stage else b""
+            event += events.encode_annotation(events.ERROR, events.BOOL, 1) if row.error else b""
+            event += b"" if row.busy_ns is None else events.encode_annotation(events.BUSY, events.INT, row.busy_ns)
+            event += b"" if row.attributes is None else events.attributes_tail(row.attributes)
         content = encode_number(events.TIMESTAMP, at_ns - self._first_ns) + encode_block(events.TRACK_EVENT, event)
-        return events.on_sequence(self._places.sequence(row.process), content, events.NEEDS_STATE)
+        return events.on_sequence(sequence, content, events.NEEDS_STATE)
 
 
 EXPORTER = Exporter(".pftrace", write_trace, form=BYTES, readings=2)
@@ -214,4 +195,5 @@ def encode_samples(piece: pl.DataFrame, vocabulary: Vocabulary, places: Places, 
     shown = piece.with_columns(shown=sample).filter(pl.col("shown").is_not_null() & is_generation & is_range)
     for row, name in zip(rows_backwards(shown, vocabulary, 0), shown["shown"].to_list()[::-1]):
         track = places.alone(row, "sample", places.track_below(row.process, _places.SAMPLES, 1 << 20))
-        yield lanes.once_more(row._replace(name=name), track)
+        shown_row = row._replace(name=name)
+        yield lanes.draw_on(track, BEGIN, shown_row) + lanes.draw_on(track, END, shown_row)

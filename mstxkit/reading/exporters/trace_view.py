@@ -10,6 +10,7 @@ top-level object for a trace of a GPU.
 
 from __future__ import annotations
 
+from collections import Counter
 from itertools import chain
 from pathlib import Path
 
@@ -25,20 +26,18 @@ def write_traces(run: Run, folder: Path) -> int:
     """Write `run` into an empty folder; the number of ranges and marks. *Cost*: about three microseconds a range."""
     processes = run.processes()
     files = _rank_files.of_run(processes)
-    folders = {process: profile_folder(folder, file) for file in files for process in file.processes[:1]}
-    paths = {process: folders[file.processes[0]] / "trace_view.json" for file in files for process in file.processes}
+    paths = {file.number: profile_folder(folder, file) / "trace_view.json" for file in files}
+    numbers = {process: file.number for file in files for process in file.processes}
     labels, pids = processes["label"].to_list(), trace_pids(processes)
-    for order, (process, path) in enumerate(sorted(paths.items())):
-        with open(path, "a", encoding="utf-8") as file:
+    for order, process in enumerate(sorted(numbers)):
+        with open(paths[numbers[process]], "a", encoding="utf-8") as file:
             names = name_process(pids[process], clean_name(labels[process]), "CPU", order)
             file.write((",\n" if file.tell() else "[\n") + names)
-    counts: dict[int, int] = {}
-    reader = RankRowReader(run)
-    numbers = {process: file.number for file in files for process in file.processes}
+    reader, counts = RankRowReader(run), Counter[int]()
     for rows in chain(reader.open_marks(), reader.rows()):
-        _append_rows(paths[rows.process], rows, reader.texts, pids[rows.process])
-        counts[numbers[rows.process]] = counts.get(numbers[rows.process], 0) + len(rows.start)
-    for path in set(paths.values()):
+        _append_rows(paths[numbers[rows.process]], rows, reader.texts, pids[rows.process])
+        counts[numbers[rows.process]] += len(rows.start)
+    for path in paths.values():
         with open(path, "a", encoding="utf-8") as file:
             file.write("\n]\n")
     write_beside(folder, files, processes, counts, reader.shown)

@@ -40,13 +40,7 @@ def list_formats() -> list[str]:
     return listing.modules_in(__path__)
 
 
-def load_importer(name: str) -> Importer:
-    """The importer of a format."""
-    importer = importlib.import_module(f"{__name__}.{name}").IMPORTER
-    assert isinstance(importer, Importer)
-    return importer
-
-
 def recognise_file(path: Path, head: bytes) -> Importer | None:
     """The importer of a file, by its name and its first bytes; None where no format knows it."""
-    return next((importer for importer in map(load_importer, list_formats()) if importer.recognises(path, head)), None)
+    modules = (importlib.import_module(f"{__name__}.{name}") for name in list_formats())
+    return next((module.IMPORTER for module in modules if module.IMPORTER.recognises(path, head)), None)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any, Callable, Iterable, NamedTuple, Sequence
+from typing import Any, Callable, Iterable, Iterator, NamedTuple, Sequence
 
 from ...errors import CaptureError, FormatError
 from ..folder import Damage, reason_of
@@ -66,17 +66,16 @@ def import_all(
             made.append(Imported(damage.path, source.importer.what, [], 0, [], [], damage.reason, [], [damage]))
         else:
             made.append(_join_traces(source, traces[number], hosts))
-    return _each_once(made)
+    return list(_each_once(made))
 
 
-def _each_once(files: Iterable[Imported]) -> list[Imported]:
+def _each_once(files: Iterable[Imported]) -> Iterator[Imported]:
     """Without rows of copies: all that one tells would stand there twice."""
     first: dict[str, str] = {}
-    return [
-        made if first.setdefault(repr((made.source, made.rows)), made.file) == made.file or not made.rows
-        else made._replace(rows=[], problem=f"tells the same as {first[repr((made.source, made.rows))]}: left out")
-        for made in files
-    ]  # fmt: skip
+    for made in files:
+        told_by = first.setdefault(repr((made.source, made.rows)), made.file)
+        is_copy = bool(made.rows) and told_by != made.file
+        yield made._replace(rows=[], problem=f"tells the same as {told_by}: left out") if is_copy else made
 
 
 def try_to_keep(run: Path, run_id: str, source: FileToImport, imported: Imported) -> str:

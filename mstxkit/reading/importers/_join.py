@@ -13,6 +13,7 @@ import numpy as np
 import polars as pl
 
 from ...host.names import safe_domain, safe_message
+from ..frames import make_schema
 from ..intervals import Intervals, join_stretches
 from ..processes import Process, rank_of, role_of
 from ..run_files import RunFiles
@@ -22,14 +23,11 @@ from ._clock_fit import ClockFit
 from ._trace import NAME_CHARACTERS, NO_NAMES, BoundedCollectives, DeviceTrace, NamedStretches, Times
 
 _LIMITS = ("transfer_from_ns", "transfer_to_ns", "waiting_from_ns", "waiting_to_ns")
-DEVICE_SCHEMA: dict[str, Any] = {
-    "rank": pl.Int32, "step": pl.Int64, "stage": pl.String, "role": pl.String, "host": pl.String, "count": pl.Int64,
-    **dict.fromkeys(
-        ("stage_ns", "computing_ns", "communicating_ns", "transfer_ns", "waiting_ns", "overlapped_ns", "free_ns",
-         "spans_ns", "error_ns"), pl.Int64),
-    "clock": pl.String, "source": pl.String, "file": pl.String, "known": pl.String,
-    **dict.fromkeys(_LIMITS, pl.Int64),
-}  # fmt: skip
+DEVICE_SCHEMA = make_schema(
+    "rank step stage role host count stage_ns computing_ns communicating_ns transfer_ns waiting_ns overlapped_ns "
+    f"free_ns spans_ns error_ns clock source file known {' '.join(_LIMITS)}",
+    count=pl.Int64,
+)
 _CALLED = {"domain": pl.String, "name": pl.String, "other": pl.String}
 _FOUND = {"process": pl.UInt32, "start_ns": pl.Int64, "duration_ns": pl.Int64, "other": pl.String}
 _RANGES_OF_RUN = 1 << 21

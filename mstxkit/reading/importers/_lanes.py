@@ -112,17 +112,16 @@ class Numbers:
 
     def of(self, keys: Sequence[Any]) -> _Codes:
         """The number of each."""
+        codes, numbers = self._codes, []
         try:
-            return np.array([self._codes[key] for key in keys], dtype=np.int32)
+            return np.array([codes[key] for key in keys], dtype=np.int32)
         except (KeyError, TypeError):
-            return np.array([self._code_of(self._shortened(key)) for key in keys], dtype=np.int32)
-
-    def _code_of(self, key: Any) -> int:
-        code = self._codes.get(key)
-        if code is None:
-            key = key if len(self._codes) < NAMES_AT_MOST else self._shortened((OTHER, OTHER))
-            code = self._codes.setdefault(key, len(self._codes))
-        return code
+            pass
+        for key in map(self._shortened, keys):
+            if key not in codes and len(codes) >= NAMES_AT_MOST:
+                key = self._shortened((OTHER, OTHER))
+            numbers.append(codes.setdefault(key, len(codes)))
+        return np.array(numbers, dtype=np.int32)
 
     def all(self) -> list[Any]:
         """All keys, by number."""

@@ -68,11 +68,10 @@ def find_files(paths: Iterable[Path], damage: list[Damage]) -> list[FileToImport
 
 def _list_named(path: Path, damage: list[Damage]) -> list[FileToImport]:
     if not stat.S_ISDIR(path.stat().st_mode):
-        importer = _importer_of(path)
-        if importer is None:
+        beside, source = path.with_name("communication.json"), _look_at(path)
+        if source is None:
             raise FormatError("is of no format that can be imported")
-        beside, source = path.with_name("communication.json"), _make_source(path, importer)
-        has_more = importer.preference and beside.is_file() and beside.name != path.name
+        has_more = source.importer.preference and beside.is_file() and beside.name != path.name
         return [source._replace(companion=beside if has_more else None)]
     before = len(damage)
     inside = [source for folder, names in _walk_folders(path, damage) for source in _of_folder(folder, names, damage)]
@@ -102,8 +101,7 @@ def _of_folder(folder: Path, names: list[str], damage: list[Damage]) -> Iterator
         if not name.endswith(_SUFFIXES) or _OTHERS.fullmatch(name) or path.is_symlink():
             continue
         try:
-            importer = _importer_of(path)
-            source = None if importer is None else _make_source(path, importer)
+            source = _look_at(path)
         except (OSError, FormatError) as exc:
             Damage.because(str(path), exc).note_in(damage)
             continue
@@ -120,8 +118,8 @@ def _of_folder(folder: Path, names: list[str], damage: list[Damage]) -> Iterator
         yield from (other for other in same[1:] if other.importer == same[0].importer)
 
 
-def _importer_of(path: Path) -> Importer | None:
-    """Raises FormatError for what is no regular file, which nobody waits for."""
+def _look_at(path: Path) -> FileToImport | None:
+    """None: no format knows it. Raises FormatError for what is no regular file, which nobody waits for."""
     with documents.close_after(documents.open_regular(path.resolve())) as descriptor:
         head = documents.read_part(descriptor, 0, HEAD_BYTES)
     if head.startswith(b"\x1f\x8b"):
@@ -132,7 +130,8 @@ def _importer_of(path: Path) -> Importer | None:
             raise FormatError(f"cannot be unpacked: {reason_of(exc)}") from None
     if head.startswith((b"\xff\xfe", b"\xfe\xff")):
         raise FormatError("is UTF-16: save it as UTF-8 (iconv -f UTF-16 -t UTF-8)")
-    return recognise_file(path, head[len(codecs.BOM_UTF8) :] if head.startswith(codecs.BOM_UTF8) else head)
+    importer = recognise_file(path, head[len(codecs.BOM_UTF8) :] if head.startswith(codecs.BOM_UTF8) else head)
+    return None if importer is None else _make_source(path, importer)
 
 
 def _make_source(path: Path, importer: Importer) -> FileToImport:

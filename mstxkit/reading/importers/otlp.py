@@ -36,7 +36,12 @@ def read_traces(path: Path, advance: Callable[[float], None]) -> list[DeviceTrac
             if rank not in by_rank and len(by_rank) < _RANKS_AT_MOST:
                 by_rank[rank] = DeviceTrace(str(path), IMPORTER.what, rank, host, pid), EventTable(plain_ns)
             if rank in by_rank:
-                _take_span(span, *by_rank[rank])
+                trace, table = by_rank[rank]
+                start, end = (_read_number(span.get(key)) or 0 for key in ("startTimeUnixNano", "endTimeUnixNano"))
+                is_usable = 0 < start <= end < LATEST_NS
+                table.add((0, 0, span.get("name"), *((start, end - start) if is_usable else (-1, 0))))
+                trace.events += 1
+                table.fold()
 
     def take_all(key: str, _: str, values: list[Any]) -> None:
         for resource in values if key == "resourceSpans" else ():
@@ -101,14 +106,6 @@ def _read_number(value: Any) -> int | None:
     if isinstance(value, str) and value.isascii() and value.isdecimal() and len(value) < 20:
         return int(value)
     return value if isinstance(value, int) and not isinstance(value, bool) else None
-
-
-def _take_span(span: dict[str, Any], trace: DeviceTrace, table: EventTable) -> None:
-    start, end = (_read_number(span.get(key)) or 0 for key in ("startTimeUnixNano", "endTimeUnixNano"))
-    trace.events += 1
-    times = (start, end - start) if 0 < start <= end < LATEST_NS else (-1, 0)
-    table.add((0, 0, span.get("name"), *times))
-    table.fold()
 
 
 IMPORTER = Importer("OTLP", lambda path, head: b'"resourceSpans"' in head[:4096], read_traces)

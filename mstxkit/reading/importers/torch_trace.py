@@ -12,6 +12,7 @@ Source: torch 2.13.0, `libkineto/src/output_json.cpp` (`ts` in microseconds afte
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Callable
 
@@ -58,7 +59,7 @@ class _TraceReading:
     def __init__(self, trace: DeviceTrace) -> None:
         self.trace, self._base_ns = trace, 0
         self._events = EventTable()
-        self._kinds: dict[tuple[str, str], int] = {}
+        self._kind_of = lru_cache(NAMES_AT_MOST)(_kind_of)
 
     def take(self, first: str, key: str, values: list[Any]) -> None:
         if first == "traceEvents":
@@ -79,9 +80,7 @@ class _TraceReading:
             category, name = event.get("cat"), event.get("name")
             if not isinstance(category, str) or category not in _CATEGORIES or not isinstance(name, str):
                 continue
-            kind = self._kinds.get((category, name))
-            if kind is None:
-                kind = self._kind_of(category, name)
+            kind = self._kind_of(category, name)
             if kind == _NEITHER:
                 continue
             if kind == _RANGE and self.trace.pid is None:
@@ -92,18 +91,6 @@ class _TraceReading:
             self._events.add((kind, 0, name if kind in _NAMED else None, event.get("ts"), event.get("dur")))
         self._events.fold()
 
-    def _kind_of(self, category: str, name: str) -> int:
-        is_collective, what = bool(COLLECTIVE.search(name[:200])), _CATEGORIES[category]
-        if what == _KERNEL:
-            kind = _NEITHER if category == _MTIA and _NO_KERNEL.match(name) else _KERNELS + is_collective
-        elif is_collective or (what == _OPERATOR and _OPERATORS.match(name)):
-            kind = _ON_CPU + is_collective
-        else:
-            kind = _NEITHER if name.startswith(_STEP) else _RANGE
-        if len(self._kinds) < NAMES_AT_MOST:
-            self._kinds[category, name] = kind
-        return kind
-
     def finished(self) -> DeviceTrace:
         trace, events = self.trace, self._events.all(self._base_ns)
         kinds = self._events.kinds_of(events)
@@ -113,6 +100,15 @@ class _TraceReading:
         kind_of = {"computing": where, "communicating": where + 1, "operations": where + 1, "ranges": _RANGE}
         divide_time(trace, self._events, events, "events have no usable time and are left out", **kind_of)
         return trace
+
+
+def _kind_of(category: str, name: str) -> int:
+    is_collective, what = bool(COLLECTIVE.search(name[:200])), _CATEGORIES[category]
+    if what == _KERNEL:
+        return _NEITHER if category == _MTIA and _NO_KERNEL.match(name) else _KERNELS + is_collective
+    if is_collective or (what == _OPERATOR and _OPERATORS.match(name)):
+        return _ON_CPU + is_collective
+    return _NEITHER if name.startswith(_STEP) else _RANGE
 
 
 IMPORTER = Importer("torch trace", _is_trace, read_traces)

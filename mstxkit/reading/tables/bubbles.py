@@ -5,7 +5,7 @@ Waiting alone: a rank that computes slowly is in `Run.stragglers()`, those that 
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import polars as pl
@@ -96,16 +96,14 @@ def _make_frame(run: RoleRun, piece: int, where: str, wait_s: Seconds, gate: Wai
     wheres = [INSIDE if where == INSIDE else run.where(at) for at in pieces]
     kinds = pl.DataFrame({"stage": [run.stage(at) for at in pieces], "where": wheres})
     gate_member, gate_piece = (pl.Series(part[steps, members]).replace(-1, None) for part in (gate.member, gate.piece))
-    columns: dict[str, Any] = {
-        "step": pl.Series(run.steps[steps]), "role": pl.repeat(run.role, len(steps), dtype=pl.String, eager=True),
-        "stage": pl.repeat(run.stage(piece), len(steps), dtype=pl.String, eager=True),
-        "where": pl.repeat(where, len(steps), dtype=pl.String, eager=True),
-        "rank": ranks.gather(pl.Series(members)), "wait_ns": ns_column(wait_s[steps, members]),
-        "gate_rank": ranks.gather(gate_member),
+    columns = {
+        "step": pl.Series(run.steps[steps]), "rank": ranks.gather(pl.Series(members)),
+        "wait_ns": ns_column(wait_s[steps, members]), "gate_rank": ranks.gather(gate_member),
         "gate_stage": kinds["stage"].gather(gate_piece), "gate_where": kinds["where"].gather(gate_piece),
         "gate_more_ns": ns_column(gate.more_s[steps, members]),
     }  # fmt: skip
-    return pl.DataFrame(columns).cast(SCHEMA)  # type: ignore[arg-type]
+    same = {"role": pl.lit(run.role), "stage": pl.lit(run.stage(piece)), "where": pl.lit(where)}
+    return pl.DataFrame(columns).with_columns(**same).select(*SCHEMA).cast(SCHEMA)  # type: ignore[arg-type]
 
 
 def ns_column(seconds: Seconds) -> pl.Series:

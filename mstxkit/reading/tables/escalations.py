@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import time
 from bisect import bisect_left
+from itertools import islice
 from pathlib import Path
-from typing import Any, Iterator, NamedTuple, Sequence
+from typing import Any, Iterable, Iterator, NamedTuple, Sequence
 
 import polars as pl
 
@@ -17,7 +18,7 @@ from ...store.fate import Asked, Fates
 from ...store.report import DRAINING, RUNNING, Report
 from ...store.session_file import RecordedSession, read_sessions
 from ...store.values import small_number, text_of, whole_number
-from ..folder import Damage, noting_unusable
+from ..folder import noting_unusable
 from ..frames import ESCALATION_SCHEMA
 from ..processes import Process, find_living
 from ..run_files import RunFiles
@@ -40,47 +41,33 @@ class _Request(NamedTuple):
     recorded: dict[_Place, list[RecordedSession]]
 
 
-def table(files: RunFiles) -> pl.DataFrame:
-    """See `Run.escalations`."""
-    every = list_rows(files.path, files.id, files.processes, files.damage)
-    return pl.DataFrame(every, schema=ESCALATION_SCHEMA)
+def table(files: RunFiles, now_ns: int | None = None) -> pl.DataFrame:
+    """See `Run.escalations`. `now_ns`: wall clock; a rank that is silent by then has let a request expire."""
+    control, asked = ControlFolder(Path(files.path), files.id, is_private=False), list[Asked]()
+    is_alive = find_living((process.host, process.pid, process.state) for process in files.processes)
+    with noting_unusable(files.damage) as unusable:
+        kept = [session for session in read_sessions(files.path, files.id, unusable) if session.key[0]]
+        heard = fate.read_heard(control, is_alive, unusable)
+        judge = Fates(heard, lambda: kept, is_alive, time.time_ns() if now_ns is None else now_ns)
+        try:
+            asked = fate.read_asked(control)
+        except Unusable as exc:
+            unusable.append(exc)
+        anchors = _list_anchors(files.processes if kept else ())
+        requests = _list_requests(judge, asked, kept)
+        places = ((request, place) for request in requests for place in _list_places(request, judge))
+        rows = [_make_row(request, place, judge, anchors) for request, place in islice(places, ROWS_AT_MOST)]
+        if next(places, None) is not None:
+            unusable.append(Unusable(control.path, f"more than {ROWS_AT_MOST} rows: the rest is left out"))
+    return pl.DataFrame(rows, schema=ESCALATION_SCHEMA)
 
 
-def list_rows(
-    run: str, run_id: str, processes: Sequence[Process], damage: list[Damage], now_ns: int | None = None
-) -> list[dict[str, Any]]:
-    """One for each request, stage and rank, with the columns of `Run.escalations()`, in the order of the requests.
-    `processes`: for their clocks and for who is gone; what cannot be read is added to `damage`, once; `now_ns`: wall
-    clock, a rank that is silent by then has let a request expire.
-    """
-    with noting_unusable(damage) as unusable:
-        return list(_list_rows(run, run_id, processes, unusable, time.time_ns() if now_ns is None else now_ns))
-
-
-def _list_rows(
-    run: str, run_id: str, processes: Sequence[Process], unusable: list[Unusable], now_ns: int
-) -> Iterator[dict[str, Any]]:
-    control = ControlFolder(Path(run), run_id, is_private=False)
-    is_alive = find_living((process.host, process.pid, process.state) for process in processes)
-    kept = [session for session in read_sessions(run, run_id, unusable) if session.key[0]]
-    judge = Fates(fate.read_heard(control, is_alive, unusable), lambda: kept, is_alive, now_ns)
+def _list_anchors(processes: Iterable[Process]) -> _Anchors:
     anchors: _Anchors = {}
-    for process in processes if kept else ():
+    for process in processes:
         own = ((of.realtime_ns, of.monotonic_ns + process.offset_ns - of.realtime_ns) for of in process.clock.anchors)
         anchors.setdefault((process.host, process.pid), []).extend(own)
-    anchors = {who: sorted(own) for who, own in anchors.items()}
-    count, asked = 0, list[Asked]()
-    try:
-        asked = fate.read_asked(control)
-    except Unusable as exc:
-        unusable.append(exc)
-    for request in _list_requests(judge, asked, kept):
-        for place in _list_places(request, judge):
-            if count == ROWS_AT_MOST:
-                unusable.append(Unusable(control.path, f"more than {count} rows: the rest is left out"))
-                return
-            count += 1
-            yield _make_row(request, place, judge, anchors)
+    return {who: sorted(own) for who, own in anchors.items()}
 
 
 def _list_requests(judge: Fates, wanted: Sequence[Asked], kept: Sequence[RecordedSession]) -> Iterator[_Request]:

@@ -98,9 +98,8 @@ def _add_collectives(step: RoleStep, calls: pl.DataFrame | None, origin_ns: int)
     """A step with its collectives; a name in a stage is a group of its own."""
     if calls is None:
         return step
-    keys = list(dict.fromkeys(zip(calls["stage"].to_list(), calls["name"].to_list())))
-    numbers = {key: number for number, key in enumerate(keys)}
-    group = [numbers[key] for key in zip(calls["stage"].to_list(), calls["name"].to_list())]
+    numbers: dict[tuple[str, str], int] = {}
+    group = [numbers.setdefault(key, len(numbers)) for key in zip(calls["stage"].to_list(), calls["name"].to_list())]
     stages = [step.stages.index(stage) for stage in calls["stage"].to_list()]
     there = zip(step.members, meeting.taking_part(step))
     ranks = tuple(peer.rank for peer, is_there in there if peer.rank is not None and is_there)

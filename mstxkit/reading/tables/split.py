@@ -133,12 +133,8 @@ def _shared_out(run: RoleRun, count: int) -> Seconds:
     there, rows = took_s.shape[1], np.arange(len(work))[:, None]
     edges = np.union1d(np.arange(there + 1) * count, np.arange(count + 1) * there)
     # (P,) of what members had, cut so that others get equal shares: whose, from where in it, how much, for whom.
-    member, begin, share, at = (
-        edges[:-1] // count,
-        edges[:-1] % count / count,
-        np.diff(edges) / count,
-        edges[:-1] // there,
-    )
+    member, at = edges[:-1] // count, edges[:-1] // there
+    begin, share = edges[:-1] % count / count, np.diff(edges) / count
     # In another step a part is like one of its size: only one part has what was the longest of all.
     elsewhere = (rows + (_SPREAD * len(work) * np.arange(len(share))).astype(np.int64)) % len(work)
     values = np.sort(longest, axis=None)

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import math
-from typing import Any
-
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 
 from ..intervals import new_in_groups
@@ -47,51 +43,26 @@ def by_step(occurrences: pl.DataFrame) -> pl.DataFrame:
     `total_ns` is the union of their time across the tracks of their process: two threads in one
     stage at once count once. *Cost*: about 0.4 µs an occurrence.
     """
-    keys = _as_one([_order_of(occurrences[name]) for name in ("step", "stage", "process", "waits_for")])
-    starts = occurrences["start_ns"].to_numpy()
-    order = np.lexsort((starts, *reversed(keys)))
-    starts, ends = starts[order], (starts + occurrences["duration_ns"].to_numpy())[order]
-    is_first = np.zeros(len(order), dtype=bool)
+    by = ("step", pl.col("stage").cast(pl.String), "process", "waits_for", "start_ns")
+    rows, key = occurrences.sort(*by, maintain_order=True), pl.col("step", "stage", "process", "waits_for")
+    starts = rows["start_ns"].to_numpy()
+    ends = starts + rows["duration_ns"].to_numpy()
+    is_first = rows.select(pl.any_horizontal(key.ne_missing(key.shift()))).to_series().to_numpy().copy()
     is_first[:1] = True
-    for key in (key[order] for key in keys):
-        is_first[1:] |= key[1:] != key[:-1]
     first = np.flatnonzero(is_first)
     sums = {
-        "count": np.diff(first, append=len(order)).astype(np.int64),
+        "count": np.diff(first, append=rows.height).astype(np.int64),
         "total_ns": np.add.reduceat(new_in_groups(is_first, starts, ends), first) if len(first) else starts,
         "start_ns": starts[first],
         "end_ns": np.maximum.reduceat(ends, first) if len(first) else ends,
     }
-    who = occurrences.select(_KEY)[order[first]]
+    who = rows.select(_KEY)[first]
     return who.with_columns(pl.Series(name, values) for name, values in sums.items()).select(*_BY_STEP)
-
-
-def _order_of(column: pl.Series) -> npt.NDArray[Any]:
-    """A number for each value, in the order in which they are shown: nulls first, texts as texts."""
-    if column.dtype in (pl.Categorical, pl.String):
-        distinct = column.unique()
-        in_order = sorted(distinct.cast(pl.String), key=lambda text: (text is not None, text or ""))
-        shown = {text: place for place, text in enumerate(in_order)}
-        places = [shown[text] for text in distinct.cast(pl.String)]
-        column = column.to_physical().replace_strict(distinct.to_physical(), places, return_dtype=pl.Int64)
-    numbers: npt.NDArray[Any] = column.cast(pl.Int64).fill_null(-1).to_numpy()
-    return numbers
 
 
 def sum_column(column: pl.Expr) -> pl.Expr:
     """Their sum; null where all are."""
     return pl.when(column.is_not_null().any()).then(column.sum())
-
-
-def _as_one(keys: list[npt.NDArray[Any]]) -> list[npt.NDArray[Any]]:
-    """Whole numbers from -1 on, which order rows one after the other, as one number a row; as they are if too large."""
-    sizes = [int(key.max(initial=0)) + 2 for key in keys]
-    if math.prod(sizes) > FOREVER_NS:
-        return keys
-    merged = keys[0] + 1
-    for key, size in zip(keys[1:], sizes[1:]):
-        merged = merged * size + (key + 1)
-    return [merged]
 
 
 def per_step(rows: pl.DataFrame, who: str) -> pl.DataFrame:
