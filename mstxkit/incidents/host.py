@@ -15,11 +15,10 @@ from typing import Any, Iterable, Mapping, NamedTuple
 
 from ..errors import FormatError
 from ..host import lease
-from ..judging.bounded import forget_oldest
 from ..stages import canonical_key
 from ..store import documents, incidents, layout, stacks
 from ..store.documents import Unusable
-from ..store.values import table_of, whole_number
+from ..store.values import forget_oldest, table_of, whole_number
 from ..triggers import hang
 from ..triggers.hang import Hang, QuietRange
 from . import deciding, kernel

@@ -134,11 +134,6 @@ def cause_of(verdict: Verdict) -> str:
     return hashlib.sha256(repr(parts).encode("utf-8", "backslashreplace")).hexdigest()[:8]
 
 
-def occasion_of(verdict: Verdict) -> str:
-    """What a request says of the verdict that it is from."""
-    return f"verdict {verdict.id} {cause_of(verdict)}"
-
-
 def asked_by(verdict: Verdict, id: str, asked_ns: int) -> Earlier:
     """The request `id` of a verdict, which is open as far as anybody knows."""
     names_rank = verdict.rank is not None
@@ -220,7 +215,8 @@ def wish_of(
     alone = f", without a peer: {why_alone}" if len(ranks) == 1 else ""
     # It is read for as long as there is a run, which says by then what the verdict costs in the end.
     reason = f"{verdict.kind} of {whose}: by step {verdict.step} it cost {verdict.impact_ratio:.0%} of each{alone}"
-    return Wish(occasion_of(verdict), stage, tuple(sorted(ranks)), PRESETS[verdict.kind], reason)
+    occasion = f"verdict {verdict.id} {cause_of(verdict)}"
+    return Wish(occasion, stage, tuple(sorted(ranks)), PRESETS[verdict.kind], reason)
 
 
 def find_hindrance(speaker: Heard, verdict: Verdict, now_ns: int) -> str:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, Sequence
 
 import numpy as np
 
-from .bounded import forget_oldest
+from ..store.values import forget_oldest
 from .evidence import Seconds, Whole
 
 Vertex = tuple[float, float]

@@ -11,9 +11,9 @@ from typing import Any, Iterable, NamedTuple
 
 import numpy as np
 
+from ..store.values import forget_oldest
 from ..store.verdicts import JITTER
 from ..triggers.late_rank import after_others
-from .bounded import forget_oldest
 from .evidence import Peer, Seconds
 from .findings import Finding
 

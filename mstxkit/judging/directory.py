@@ -10,8 +10,7 @@ from typing import Iterator
 import numpy as np
 
 from ..store.batches import Batch
-from ..store.values import whole_number
-from .bounded import forget_oldest
+from ..store.values import forget_oldest, whole_number
 from .clock_bounds import HostClocks
 from .evidence import Seconds, Whole
 

@@ -39,8 +39,7 @@ class Holding:
     def is_judged(self, gates: Gates, stages: Iterable[str]) -> tuple[bool, bool]:
         """One step more: is it usable as evidence, and may it lead to a verdict? `stages`: those somebody was in."""
         self.steps += 1
-        is_disturbed = self._is_disturbed(set(stages))
-        if is_disturbed:
+        if self._is_disturbed(set(stages)):
             self._left_out = max(self._left_out, gates.after_disturbance + 1)
         is_left_out = self._left_out > 0
         self._left_out -= is_left_out

@@ -36,13 +36,12 @@ class LightSteps:
         """Ask for what is wanted, if it is time, and anybody can give it; the id of the request, or "". Never raises
         for what it finds in the run.
         """
-        for want in wants:
-            is_time = self._asked < _AT_MOST and abs(now_s - self._asked_s) >= _EVERY_S
-            if want.kind == LIGHT and want.stage is not None and is_time:
-                id = self._ask(want, want.stage)
-                if id:
-                    self._asked, self._asked_s = self._asked + 1, now_s
-                    return id
+        is_time = self._asked < _AT_MOST and abs(now_s - self._asked_s) >= _EVERY_S
+        for want in wants if is_time else ():
+            id = self._ask(want, want.stage) if want.kind == LIGHT and want.stage is not None else ""
+            if id:
+                self._asked, self._asked_s = self._asked + 1, now_s
+                return id
         return ""
 
     def _ask(self, want: Want, stage: str) -> str:

@@ -74,8 +74,7 @@ class Links:
 
     def __init__(self) -> None:
         self._usual: dict[tuple[int, str], _Usual] = {}
-        self._took: dict[tuple[str, tuple[int, ...]], float] = {}
-        self._does: dict[tuple[int, str], tuple[int, int]] = {}
+        self._last: dict[tuple[int, str], tuple[tuple[int, ...], GroupTime]] = {}
 
     def add(
         self, settings: slow_link.SlowLink, step: RoleStep, rings: Collectives, times: Iterable[GroupTime],
@@ -83,15 +82,14 @@ class Links:
     ) -> list[Finding]:  # fmt: skip
         """One step more; what is slow in it, for long enough."""
         by_stage: dict[str, dict[int, float]] = {}
-        self._took, self._does = {}, {}
+        self._last = {}
         for time in times:
             stage = step.stages[time.stage]
             by_stage.setdefault(stage, {})[time.group] = time.took_s
-            self._does[time.group, stage] = len(rings.groups.get(time.group, ())), time.calls
-            self._took[stage, tuple(rings.groups.get(time.group, ()))] = time.took_s
+            self._last[time.group, stage] = rings.groups.get(time.group, ()), time
         findings = []
         for stage, seconds in by_stage.items():
-            slow = self._slow_groups(settings, stage, seconds, rings, step_s)
+            slow = self._slow_groups(settings, stage, seconds, step_s)
             persistent = [group for group in slow if self._usual[group, stage].steps >= settings.steps]
             if persistent:
                 findings.append(self._finding(stage, persistent, seconds, slow, rings, step_s))
@@ -99,24 +97,27 @@ class Links:
 
     def took_s(self, stage: str, ranks: tuple[int, ...]) -> float | None:
         """What the collectives of all groups with these ranks took in a stage of the last step: the most of them."""
-        took_s = [took_s for (of, group), took_s in self._took.items() if of == stage and set(ranks) <= set(group)]
-        return max(took_s, default=None)
+        of_stage = [last for (_, of), last in self._last.items() if of == stage]
+        return max((time.took_s for group, time in of_stage if set(ranks) <= set(group)), default=None)
 
     def suspects(self, stage: str) -> bool:
         """May a link be slow in this stage, or is one?"""
         return any(usual.score > _SUSPECTED for (_, of), usual in self._usual.items() if of == stage)
 
     def _slow_groups(
-        self, settings: slow_link.SlowLink, stage: str, seconds: dict[int, float], rings: Collectives, step_s: float
+        self, settings: slow_link.SlowLink, stage: str, seconds: dict[int, float], step_s: float
     ) -> dict[int, float]:
         """Group to what is usual for it."""
-        slow, base_s = {}, _BASE_RATIO * step_s
+        slow, alike, base_s = dict[int, float](), dict[tuple[int, int], dict[int, float]](), _BASE_RATIO * step_s
         for group, took_s in seconds.items():
+            ranks, time = self._last[group, stage]
+            alike.setdefault((len(ranks), time.calls), {})[group] = math.log(took_s + base_s)
+        for group, value, peers in ((group, value, each) for each in alike.values() for group, value in each.items()):
             before = self._usual.get((group, stage), _Usual())
             if not before.before and len(self._usual) >= _GROUPS_AT_MOST:
                 continue
-            level = self._level(settings, before, (group, stage), seconds, base_s)
-            usual = self._usual[group, stage] = _add_step(before, level, math.log(took_s + base_s))
+            level = self._level(settings, before, group, peers, base_s)
+            usual = self._usual[group, stage] = _add_step(before, level, value)
             if level is None:
                 continue
             usual_s, more = math.exp(level.mean) - base_s, usual.excess / max(1, usual.steps)
@@ -126,15 +127,10 @@ class Links:
         return slow
 
     def _level(
-        self, settings: slow_link.SlowLink, usual: _Usual, key: tuple[int, str], took: dict[int, float], base_s: float
+        self, settings: slow_link.SlowLink, usual: _Usual, group: int, alike: dict[int, float], base_s: float
     ) -> _Level | None:
-        """By its own history, or by groups of as many ranks that do as much, whichever is quicker; None: nothing to
-        compare it with.
-        """
-        others = [
-            math.log(took_s + base_s) for other, took_s in took.items()
-            if other != key[0] and self._does[other, key[1]] == self._does[key]
-        ]  # fmt: skip
+        """By its own history, or by groups that do the same, whichever is quicker; None: nothing to compare it with."""
+        others = [value for other, value in alike.items() if other != group]
         own = _level_of(usual.before) if len(usual.before) >= _LEARNT_FROM else None
         by_others = _level_of(others, own) if len(others) >= settings.peers else None
         level = min((level for level in (own, by_others) if level is not None), default=None)

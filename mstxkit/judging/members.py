@@ -6,7 +6,7 @@ from typing import Iterable, Sequence
 
 import numpy as np
 
-from .bounded import forget_oldest
+from ..store.values import forget_oldest
 from .directory import SendingHost
 from .evidence import Whole
 from .steps import RoleBook

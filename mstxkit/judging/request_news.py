@@ -10,8 +10,8 @@ from typing import Iterator
 from ..errors import MstxkitError
 from ..store.fate import Fates, Progress
 from ..store.report import EscalationNews
+from ..store.values import forget_oldest
 from . import acting
-from .bounded import forget_oldest
 from .speakers import Speakers
 
 # Looked at so often; of all requests that are open together so many ranks are read, those that were asked first.

@@ -19,10 +19,10 @@ from ..store.batches import BatchFile
 from ..store.job_file import SILENT_AT_MOST, JobState
 from ..store.metrics_setting import NOTHING_KNOWN
 from ..store.settings_file import Figures
+from ..store.values import forget_oldest
 from ..store.verdicts import JudgeLife, Verdict
 from ..telemetry.outlets import Outlets
 from .acting import Acting
-from .bounded import forget_oldest
 from .controller import Controller, Outcome
 from .directory import SendingHost
 from .escalations import Escalations

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..store import summaries
-from .bounded import forget_oldest
+from ..store.values import forget_oldest
 from .columns import or_zero
 from .evidence import Peer, RoleStep, Seconds, Truths, Whole, Work
 

@@ -104,3 +104,9 @@ def write_spans(numbers: Iterable[int], dash: str = "-") -> list[str]:
     there = set(numbers)
     firsts, lasts = (sorted(number for number in there if number + step not in there) for step in (-1, 1))
     return [str(first) if first == last else f"{first}{dash}{last}" for first, last in zip(firsts, lasts)]
+
+
+def forget_oldest(entries: dict[Any, Any], at_most: int) -> None:
+    """Leave so many entries of a dict, those that were put there last."""
+    while len(entries) > at_most:
+        del entries[next(iter(entries))]

@@ -225,7 +225,7 @@ def test_ten_thousand_steps_with_a_new_verdict_each_ask_no_more_often_than_the_b
 
 
 def test_a_request_says_of_which_verdict_and_cause_it_is() -> None:
-    assert acting.verdict_in(acting.occasion_of(VERDICT)) == (VERDICT.id, acting.cause_of(VERDICT))
+    assert acting.verdict_in(wish(FOUR).occasion) == (VERDICT.id, acting.cause_of(VERDICT))
     assert acting.verdict_in("step 7") is None
 
 

@@ -44,7 +44,8 @@ def test_each_state_of_all_ranks_together_is_told_once(run: Path) -> None:
 
 def test_it_says_what_was_asked_for_of_whom_for_which_verdict_and_why_it_failed(run: Path) -> None:
     verdict = Verdict("0123456789abcdef", 5, 40, "compute", "actor_update", 1)
-    news, request = RequestNews(run, RUN_ID), left(run, ranks=[1, 2], occasion=acting.occasion_of(verdict))
+    occasion = f"verdict {verdict.id} {acting.cause_of(verdict)}"
+    news, request = RequestNews(run, RUN_ID), left(run, ranks=[1, 2], occasion=occasion)
     look(news)
     say(run, 1, Report(request.id, 1, DONE))
     say(run, 2, Report(request.id, 2, FAILED, reason="no space left"))
