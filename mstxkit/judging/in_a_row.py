@@ -24,7 +24,7 @@ class RowOrder:
     """What is known of one role: of each piece the row of each member, and how long each is after the row before."""
 
     def __init__(self) -> None:
-        self._seen: dict[int, list[Vector]] = {}
+        self._seen: dict[int, list[Matrix]] = {}
         self._apart: set[int] = set()
         self._known: dict[int, Rows] = {}
 
@@ -50,10 +50,11 @@ class RowOrder:
         seen = self._seen.setdefault(column, [])
         if not np.isfinite(done_s).all() or len(seen) >= _LOOKS:  # who looks for ever finds some by chance
             return False
-        seen.append(done_s - np.nanmin(came_s) if np.isfinite(came_s).any() else done_s - done_s.min())
+        first_s = np.nanmin(came_s) if np.isfinite(came_s).any() else done_s.min()
+        seen.append(np.stack([done_s - first_s, done_s - np.where(np.isfinite(came_s), came_s, first_s)]))
         self._apart.discard(column)
-        for ends in (np.stack(seen[-_STEPS:]), np.stack(seen)) if len(seen) >= _STEPS else ():
-            rows, are_handed_on = _rows_in(ends, step_s)
+        for ends, took in (np.stack(seen[-_STEPS:], 1), np.stack(seen, 1)) if len(seen) >= _STEPS else ():
+            rows, are_handed_on = _rows_in(ends, took, step_s)
             if rows is not None and are_handed_on:
                 self._known[column] = rows
             elif rows is not None and len(seen) < _LOOKS:
@@ -95,25 +96,25 @@ def handed_on(rows: Rows, took_s: Vector, lead: Vector, less_s: Vector) -> Vecto
     return earlier
 
 
-def _rows_in(ends_s: Matrix, step_s: float) -> tuple[Rows | None, bool]:
+def _rows_in(ends_s: Matrix, took_s: Matrix, step_s: float) -> tuple[Rows | None, bool]:
     """(M,) rows of as many members each that lie apart, as these (steps, M) ends show; None: there are none. And
-    whether each distance varies far less than when they are done, and does not wander.
+    whether each distance varies far less than when they are done, no more than how long they take, and does not wander.
     """
     order = np.argsort(middle_of(ends_s), kind="stable")
-    ordered = ends_s[:, order]
-    gaps = np.diff(ordered, axis=1)
+    gaps = np.diff(ends_s[:, order], axis=1)
     gap_s, varies_s = middle_of(gaps), _measure_spread(gaps)
     begins = np.flatnonzero(gap_s > np.maximum(_DEVIATIONS * varies_s, _APART * step_s)) + 1
     sizes = np.diff([0, *begins, ends_s.shape[1]])
     if len(sizes) < _ROWS_LEAST or (sizes != sizes[0]).any():
         return None, False
-    ends = np.stack([middle_of(part.T) for part in np.split(ordered, begins, axis=1)], axis=1)
+    by_row = (times[:, order].reshape(len(times), len(sizes), -1) for times in (ends_s, took_s))
+    ends, took = (middle_of(times.transpose(2, 0, 1)) for times in by_row)
     apart = np.diff(ends, axis=1)
-    tight = np.median(_measure_spread(apart) / np.maximum(_measure_spread(ends)[1:], 1e-12))
+    varies = _measure_spread(apart)
+    of_ends, of_times = (np.median(varies / np.maximum(_measure_spread(of)[1:], 1e-12)) for of in (ends, took))
     steady = np.min(np.mean(np.diff(apart, axis=0) ** 2, axis=0) / np.maximum(np.var(apart, axis=0), 1e-24))
-    rows = np.empty(ends_s.shape[1], np.int64)
-    rows[order] = np.repeat(np.arange(len(sizes)), sizes)
-    return rows, bool(tight <= _TIGHT and steady >= _STEADY)
+    rows = np.argsort(order) // sizes[0]
+    return rows, bool(of_ends <= _TIGHT and of_times <= 1 and steady >= _STEADY)
 
 
 def _measure_spread(values: Matrix) -> Vector:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections import Counter
 from pathlib import Path
 from typing import Iterator
 
@@ -66,10 +65,9 @@ class RequestNews:
 
 def _make_news(progress: Progress, state: str, now_ns: int) -> EscalationNews:
     request = progress.asked.request
-    reasons = Counter(report.reason for report in progress.reports if report.state == state and report.reason)
+    reason = next((report.reason for report in progress.reports if report.state == state and report.reason), "")
     ranks = tuple(report.rank for report in progress.reports)
     verdict = acting.verdict_in(request.occasion)
-    reason = next(iter(reasons), "")
     return EscalationNews(
         request.id, state, now_ns, request.created_ns, str(progress), reason, request.stages, ranks,
         request.preset or "", request.reason, "" if verdict is None else verdict[0],
