@@ -117,7 +117,7 @@ class Bank:
                 bits, word = *struct.unpack("<Q", struct.pack("<d", value)), records.FLOAT
             else:
                 word = records.TEXT if kind is str else records.OTHER
-                bits = self.number_of(value if kind is str else plain_values.type_name(kind), spare)
+                bits = self.number_of(value if kind is str else names.type_name(kind), spare)
                 if not bits:
                     continue
             key_id = self.number_of(key, spare)
