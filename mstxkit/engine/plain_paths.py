@@ -12,6 +12,8 @@ from __future__ import annotations
 from types import GetSetDescriptorType, MemberDescriptorType
 from typing import Any, Callable
 
+from ..host.names import type_name
+
 # Looking a key up compares it with others: all of them must be known to be harmless, which takes a look at each.
 LARGEST_DICT = 256
 # The kinds of a path's steps, as the C engine knows them; what goes with a length is nothing.
@@ -21,7 +23,6 @@ _MISSING = object()
 # Of a type, past whatever its metaclass pretends.
 _mro = type.__dict__["__mro__"].__get__
 _class_dict = type.__dict__["__dict__"].__get__
-class_name: Callable[[type], str] = type.__dict__["__name__"].__get__
 _plain_attribute = object.__getattribute__
 
 # By id: hashing or comparing a type would ask its metaclass.
@@ -66,10 +67,10 @@ def plain_attribute(owner: Any, name: str) -> Any:
         try:
             return held.__get__(owner, kind)
         except (AttributeError, TypeError):
-            raise Unreadable(f"{name} of a {class_name(kind)} is not set") from None
+            raise Unreadable(f"{name} of a {type_name(kind)} is not set") from None
     if _in_classes(type(held), "__set__") is _MISSING and _in_classes(type(held), "__delete__") is _MISSING:
         return _in_own_dict(owner, name)  # a method or a cached property: what the instance has itself goes before it
-    raise Unreadable(f"{name} of a {class_name(kind)} is a {class_name(type(held))}, not a plain attribute")
+    raise Unreadable(f"{name} of a {type_name(kind)} is a {type_name(type(held))}, not a plain attribute")
 
 
 def _in_classes(kind: type, name: str) -> Any:
@@ -86,7 +87,7 @@ def _in_instance(owner: Any, name: str) -> Any:
     try:
         return _plain_attribute(owner, name)
     except AttributeError:
-        raise Unreadable(f"a {class_name(type(owner))} has no plain attribute {name}") from None
+        raise Unreadable(f"a {type_name(type(owner))} has no plain attribute {name}") from None
 
 
 def _in_own_dict(owner: Any, name: str) -> Any:
@@ -99,7 +100,7 @@ def _in_own_dict(owner: Any, name: str) -> Any:
             own = None
         if type(own) is dict and name in own:
             return own[name]
-    raise Unreadable(f"{name} of a {class_name(kind)} is made when it is asked for")
+    raise Unreadable(f"{name} of a {type_name(kind)} is made when it is asked for")
 
 
 def plain_item(owner: Any, key: int | str) -> Any:
@@ -113,7 +114,7 @@ def plain_item(owner: Any, key: int | str) -> Any:
             return owner[key]
     except LookupError:
         raise Unreadable(f"there is no [{key!r}]") from None
-    raise Unreadable(f"[{key!r}] of a {class_name(kind)}")
+    raise Unreadable(f"[{key!r}] of a {type_name(kind)}")
 
 
 def _check_keys(held: dict[Any, Any]) -> None:
@@ -122,7 +123,7 @@ def _check_keys(held: dict[Any, Any]) -> None:
     try:
         for key in held:
             if type(key) is not str and id(type(key)) not in _HARMLESS_KEYS:
-                raise Unreadable(f"a dict with a {class_name(type(key))} among its keys")
+                raise Unreadable(f"a dict with a {type_name(type(key))} among its keys")
     except RuntimeError:
         raise Unreadable("a dict that another thread is changing") from None
 
@@ -130,7 +131,7 @@ def _check_keys(held: dict[Any, Any]) -> None:
 def plain_length(owner: Any, nothing: None = None) -> int:
     """The length of an exact built-in container. Raises Unreadable."""
     if id(type(owner)) not in _SIZED:
-        raise Unreadable(f"len of a {class_name(type(owner))}")
+        raise Unreadable(f"len of a {type_name(type(owner))}")
     try:
         return len(owner)
     except OverflowError:  # a range may be longer than a length can be

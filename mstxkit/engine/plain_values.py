@@ -13,11 +13,11 @@ import sys
 from typing import Any, Callable, Iterable, Iterator, Mapping
 
 from .. import faults
+from ..host import names
 
 Convert = Callable[[Any], Any]
 Types = Iterator[tuple[type, Convert]]
 
-type_name: Callable[[type], str] = type.__dict__["__name__"].__get__  # whatever a metaclass makes of `__name__`
 _own_of: Callable[[enum.Enum], dict[str, Any]] = enum.Enum.__dict__["__dict__"].__get__
 
 _INT_LIMIT = 1 << 63
@@ -87,7 +87,7 @@ def _convert_of(kind: type) -> Convert | None:
 
 
 def _name_once(key: str, kind: type) -> None:
-    text, name = str.__str__(key)[:_NAME_LIMIT], type_name(kind)[:_NAME_LIMIT]
+    text, name = str.__str__(key)[:_NAME_LIMIT], names.type_name(kind)[:_NAME_LIMIT]
     where = f"attribute {text!r} of type {name!r}"
     if where not in faults.counts and len(faults.counts) >= _NAMED_AT_MOST:
         where = "attributes of further names"

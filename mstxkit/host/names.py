@@ -25,7 +25,7 @@ FUNCTIONS = (FunctionType, staticmethod, classmethod)
 
 _PRUNED_PREFIXES = ("CANN", "AscendCL", "Runtime", "GE", "Node", "Model", "Hccl", "acl_to_npu", "Communication@")
 _REJECTED_FIRST = "=+-@"
-_type_name: Callable[[type], str] = type.__dict__["__name__"].__get__  # whatever a metaclass makes of `__name__`
+type_name: Callable[[type], str] = type.__dict__["__name__"].__get__  # whatever a metaclass makes of `__name__`
 _UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")
 # How many names each module was the first to use.
 _made: dict[str, int] = {}
@@ -81,7 +81,7 @@ def tell_of_too_many_stages(key: str) -> None:
 def as_text(value: Any) -> str:
     """`value` itself if it is a str, else its type's name in angle brackets."""
     # Of its type, not of what `__class__` claims; and never by a `__str__` of the program's.
-    return str.__str__(value) if issubclass(type(value), str) else f"<{_type_name(type(value))}>"
+    return str.__str__(value) if issubclass(type(value), str) else f"<{type_name(type(value))}>"
 
 
 def utf8(text: str, limit_bytes: int = TEXT_LIMIT_BYTES) -> bytes:

@@ -30,36 +30,23 @@ def evaluate_attributes(site: Any, attributes: Attributes, /, *args: Any, **kwar
     What the user's callable raises is counted, and the range goes without attributes. What it takes is part of the
     site's own cost, by samples.
     """
+    global _closely
     if not state.recording():
         return None
-    if _closely or _is_turn():
-        return _measure_values(site, attributes, args, kwargs)
-    return _evaluate_attributes(attributes, args, kwargs)
-
-
-def _measure_values(site: Any, attributes: Attributes, args: Any, kwargs: Any) -> dict[str, Any] | None:
-    global _closely
+    if not _closely and not _is_turn():
+        return _evaluate_attributes(attributes, args, kwargs)
     before = thread_time_ns()  # without what other threads do meanwhile
     values = _evaluate_attributes(attributes, args, kwargs)
     took_ns = thread_time_ns() - before
-    is_dear = took_ns > _DEAR_NS
-    _add_cost(site, took_ns if _closely else _stands_for(took_ns))
-    _closely = EVERY if is_dear else max(_closely - 1, 0)
+    add_sample(site, took_ns, 1 if _closely else EVERY)
+    _closely = EVERY if took_ns > _DEAR_NS else max(_closely - 1, 0)
     return values
 
 
-def add_sample(site: Any, took_ns: int) -> None:
-    """What the wrapper's own code took to read the attributes of one call in `EVERY`."""
-    _add_cost(site, _stands_for(took_ns))
-
-
-def _stands_for(took_ns: int) -> int:
-    return took_ns * (1 if took_ns > _DEAR_NS else EVERY)
-
-
-def _add_cost(site: Any, ns: int) -> None:
+def add_sample(site: Any, took_ns: int, calls: int = EVERY) -> None:
+    """Reading the attributes of one call took so long; unless that is dear, it stands for so many calls."""
     try:
-        state.add_cost(site, ns)
+        state.add_cost(site, took_ns if took_ns > _DEAR_NS else took_ns * calls)
     except Exception as exc:
         faults.note_fault("cost of attributes", exc)
 

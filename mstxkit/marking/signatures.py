@@ -279,13 +279,11 @@ def silence_wrapper(wrapper: FunctionType, function: Callable[..., Any]) -> None
 
 
 def _write_prologue(parameters: Parameters, attributes: Any, names: Mapping[str, str]) -> Prologue:
-    prologue = None
     if attributes is None:
-        prologue = Prologue()
-    elif isinstance(attributes, Prepared):
-        prologue = attributes.prologue(parameters, names)
-    elif type(attributes) is dict:
-        prologue = Prologue(values=names["constant"])
+        return Prologue()
+    if type(attributes) is dict:
+        return Prologue(values=names["constant"])
+    prologue = attributes.prologue(parameters, names) if isinstance(attributes, Prepared) else None
     asked = "{value} = {evaluate}({site}, {attributes}, {call})".format(call=call_of(parameters), **names)
     return prologue or Prologue((asked,), names["value"])
 

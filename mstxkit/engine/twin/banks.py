@@ -79,6 +79,7 @@ class Bank:
         self.first, self.end, self.head = at + livefile.BANK_HEADER_BYTES, at + live.layout.bank_bytes, at // 8
         self.count = self.text_bytes = 0
         self.numbers: dict[str, int] = {}  # of texts
+        self.told: dict[Any, tuple[int, int, bytes]] = {}  # what it knows of sites, tracks and stages
         self.salt = int.from_bytes(os.urandom(8), "little")
         livefile.activate_bank(live.view, live.layout, index, seq, self.salt, origin, _monotonic_ns())
 
@@ -117,7 +118,7 @@ class Bank:
                 bits, word = *struct.unpack("<Q", struct.pack("<d", value)), records.FLOAT
             else:
                 word = records.TEXT if kind is str else records.OTHER
-                bits = self.number_of(value if kind is str else plain_values.type_name(kind), spare)
+                bits = self.number_of(value if kind is str else names.type_name(kind), spare)
                 if not bits:
                     continue
             key_id = self.number_of(key, spare)
@@ -182,11 +183,11 @@ class Live:
         """Put what it names into the active bank, where there is room."""
         bank = self.bank
         for owner in (entry.site, entry.home, entry.stage):
-            if owner is not None and owner.bank is not bank:
+            if owner is not None and bank.told.get(owner) is not owner.entry:
                 with lock:
                     if not bank.put_text(owner.entry, spare):
                         return False
-                    owner.bank = bank
+                    bank.told[owner] = owner.entry
         return True
 
     def rotate(self) -> bool:
@@ -222,12 +223,10 @@ class Live:
 
         A text without room goes into a new bank; where there is none, the record goes without it.
         """
-        pairs, is_lost = tuple((entry.attributes or {}).items()), False
-        attributes: list[tuple[str, Any]] = []
-        if pairs:
-            texts = {str.__str__(key): value for key, value in pairs if issubclass(type(key), str)}
-            limited = list(texts.items())[: records.ATTRIBUTE_LIMIT]
-            attributes, is_lost = plain_values.settle(limited, len(limited) < len(pairs))
+        pairs = tuple((entry.attributes or {}).items())
+        texts = {str.__str__(key): value for key, value in pairs if issubclass(type(key), str)}
+        limited = list(texts.items())[: records.ATTRIBUTE_LIMIT]
+        attributes, is_lost = plain_values.settle(limited, len(limited) < len(pairs))
         spare = len(attributes) + 2
         with lock:
             for is_last in (False, True):

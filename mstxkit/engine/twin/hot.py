@@ -318,7 +318,7 @@ def counters() -> dict[str, int]:
     counted = livefile.read_counters(banks.detached if live is None else live.view)
     del counted["evicted"], counted["own_cost_ns"]  # others count these
     is_open = 0 if live is None else len(live.open)
-    return {**counted, "summaries_lost": stages.state.lost, "sites": len(sites.by_id), "open": is_open}
+    return {**counted, "summaries_lost": stages.state.lost, "sites": len(sites.interned), "open": is_open}
 
 
 count_fault = partial(banks.count, "faults")

@@ -14,12 +14,12 @@ from . import interruptions
 
 Hook = Optional[Callable[..., object]]
 RECORD, TOOLS, WATCH, AWAITED = 1, 2, 4, 8  # bits of `on`
-_SINKS, _MSTX = ("sink.torch_npu", "sink.mindspore", "sink.torch", "sink.mstx"), 3
+_INDEXED, _MSTX = ("sink.torch_npu", "sink.mindspore", "sink.torch"), "sink.mstx"
 
 Sink = tuple[Callable[..., Any], Hook, Hook, Hook]  # what `set_sink` is given
 on = 0
 process = object()  # another one in a forked child: what was begun before is the parent's
-sinks: list[Sink | None] = [None] * len(_SINKS)
+sinks: dict[str, Sink | None] = dict.fromkeys((*_INDEXED, _MSTX))  # in the order in which they are told
 _entered: Hook = None  # called with a site and whether the range may move to another thread
 _left: Hook = None  # with a site and whether the range failed
 _stepped: Hook = None  # with the step
@@ -36,14 +36,14 @@ def switch(bit: int, is_on: object) -> None:
 def set_sink(index: int, begin: Any, end: Any, mark: Any = None, begin_stream: Any = None) -> None:
     """Tell this tool of every range and mark from now on."""
     clear_sink(index)
-    _put_sink(index, (begin, end, mark, begin_stream))
+    _put_sink(_INDEXED[index], (begin, end, mark, begin_stream))
 
 
 def clear_sink(index: int) -> None:
     """Tell it of nothing more but the ends of what it began."""
-    if not 0 <= index < _MSTX:
-        raise ValueError(f"sink index must be 0 to {_MSTX - 1}")
-    _put_sink(index, None)
+    if not 0 <= index < len(_INDEXED):
+        raise ValueError(f"sink index must be 0 to {len(_INDEXED) - 1}")
+    _put_sink(_INDEXED[index], None)
 
 
 def set_direct(addresses: tuple[int, ...]) -> None:
@@ -56,9 +56,9 @@ def clear_direct() -> None:
     _put_sink(_MSTX, None)
 
 
-def _put_sink(index: int, sink: Sink | None) -> None:
-    sinks[index] = sink
-    switch(TOOLS, any(sinks))
+def _put_sink(name: str, sink: Sink | None) -> None:
+    sinks[name] = sink
+    switch(TOOLS, any(sinks.values()))
 
 
 def _sink_of(addresses: tuple[int, ...]) -> Sink:
@@ -99,15 +99,15 @@ def _ask_hook(where: str, hook: Callable[..., object], *arguments: Any) -> Any:
     try:
         return hook(*arguments)
     except Exception as exc:
-        if where in _SINKS:
-            _put_sink(_SINKS.index(where), None)
+        if where in sinks:
+            _put_sink(where, None)
         interruptions.note(where, exc)
 
 
 def begin_in_sinks(opened: Any, stream: Any) -> None:
     """Tell every sink; the range keeps how to end what began."""
     message, domain, opened.ends = opened.site.message, opened.site.message_domain, []
-    for name, sink in zip(_SINKS, tuple(sinks)):
+    for name, sink in tuple(sinks.items()):
         if sink is not None:
             begin, end, _, begin_stream = sink
             begun_in, is_plain = process, stream is None or begin_stream is None
@@ -128,7 +128,7 @@ def end_in_sinks(opened: Any) -> None:
 
 def mark_in_sinks(site: Any, stream: Any) -> None:
     """Tell every sink that takes marks."""
-    for name, sink in zip(_SINKS, tuple(sinks)):
+    for name, sink in tuple(sinks.items()):
         if sink is not None and sink[2] is not None:
             _ask_hook(name, sink[2], site.message, stream, site.message_domain)
 

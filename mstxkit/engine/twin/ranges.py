@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import threading
-from types import CoroutineType, GeneratorType, coroutine
+from types import coroutine
 from typing import Any, Callable, Iterator
 
 from ...host import names
@@ -29,7 +29,7 @@ def leave_parent() -> None:
     All is off until it is switched on there.
     """
     banks.lock, banks.live, banks.beat = threading.RLock(), None, None
-    listeners.on, listeners.process, listeners.sinks = 0, object(), [None] * len(listeners.sinks)
+    listeners.on, listeners.process, listeners.sinks = 0, object(), dict.fromkeys(listeners.sinks)
     listeners.set_watch(None, None, None)
     listeners.await_first(None)
     stages.seen.clear()
@@ -295,7 +295,7 @@ class Span:
             tracks.move(opened, tracks.track_here() if onto_track else self._body)
 
     @begins_with_try
-    def end(self, failed: object) -> None:
+    def close(self, failed: object) -> None:
         """End the range, where it has begun. Once."""
         try:
             if not self._is_over:
@@ -305,8 +305,6 @@ class Span:
                 self._is_over = True
                 if self._range._entries:
                     self._range.__exit__(RuntimeError if failed else None)
-
-    close = end
 
 
 _FINISHED = iter(())
@@ -319,11 +317,9 @@ class Driven:
     __slots__ = ("__weakref__", "_body", "_leave", "_span")
 
     def __init__(self, span: Span, body: Any, ends_span: bool) -> None:
-        self._span, self._body = span, body
-        self._leave = span.end if ends_span else span.suspend
-        if not isinstance(body, (CoroutineType, GeneratorType)):  # they have send, throw and close
-            find = getattr(type(body), "__await__", None) or iter
-            self._body = find(body)
+        iterate = getattr(type(body), "__await__", None) or iter
+        self._span, self._body = span, iterate(body)
+        self._leave = span.close if ends_span else span.suspend
 
     def __await__(self) -> Driven:
         return self
@@ -365,7 +361,7 @@ class Driven:
             self._leave(failed)
         finally:
             self._leave(failed)  # where the first time was interrupted
-        if self._leave != self._span.end:
+        if self._leave != self._span.close:
             # Else the exception that comes out keeps, by way of this frame, what was thrown into the body.
             self._body = _FINISHED
 

@@ -13,26 +13,25 @@ from ... import faults
 from ...host import names
 from ...store import livefile, records
 from . import banks, interruptions
-from .stages import intern_stage
+from .stages import StageTotal, intern_stage
 from .tracks import Opened
 
 _SECOND = 1_000_000_000  # in ticks, which are nanoseconds on both clocks
 _WINDOWS_MAX = 4096
+_CATCH_ALL = records.CATCH_ALL, None, names.DEFAULT_DOMAIN
 
 describe: Callable[[object, object, object], Any] = names.describe_site
 # What a pickled site is a call of, and so what it arrives as in another process.
 unpickle: Callable[[str, Any, Any], Any] | None = None
 mark: Callable[..., None] = lambda message, **attributes: None  # noqa: E731
 
-_by_texts: dict[tuple[str, str | None, str], Site] = {}
-by_id: list[Site] = []
+interned: dict[tuple[str, str | None, str], Site] = {}  # by texts, in the order of their ids from 1
 
 
 class Site:
     """A call site, interned: one per (name, domain, stage) and process. Pickles as a call of the hook `unpickle`."""
 
     id, name, stage, domain = 0, "", None, ""  # the last three as given
-    bank: Any = None
     calls = coalesced = 0
     cost_ns = 0.0
     # What is recorded of its calls, and how much of that the present second has had.
@@ -41,15 +40,15 @@ class Site:
     max_per_s: int | None = None
     second = in_second = 0
 
-    def __init__(self, site_id: int, name: Any, stage: Any, domain: Any, described: Any) -> None:
-        name_bytes, domain_bytes, key, self.message, self.message_domain = described
-        self.id, self.name, self.stage, self.domain = site_id, name, stage, domain
-        self.own_stage = None if key is None else intern_stage(key)
-        self.is_watched = self.own_stage is not None  # see `listeners`
-        stage_id = self.own_stage.id if self.own_stage else 0
+    def __init__(self, site_id: int, texts: tuple[Any, Any, Any], described: Any, own_stage: StageTotal | None) -> None:
+        name_bytes, domain_bytes, _, self.message, self.message_domain = described
+        self.id, self.own_stage = site_id, own_stage
+        self.name, self.stage, self.domain = texts
+        self.is_watched = own_stage is not None  # see `listeners`
+        stage_id = 0 if own_stage is None else own_stage.id
         self.entry = livefile.SITE, site_id, livefile.site_payload(name_bytes, domain_bytes, stage_id)
-        if isinstance(name, str):
-            banks.count_cut(name, name_bytes)
+        if isinstance(self.name, str):
+            banks.count_cut(self.name, name_bytes)
 
     def __reduce__(self) -> tuple[Any, tuple[Any, Any, Any]]:
         if unpickle is None:
@@ -64,7 +63,7 @@ def intern(name: Any, stage: Any = None, domain: Any = names.DEFAULT_DOMAIN) -> 
     """The site of this name, stage and domain. Never raises for bad values: what is no str is named by its type."""
     domain = names.DEFAULT_DOMAIN if domain is None else domain
     texts = names.as_text(name), None if stage is None else names.as_text(stage), names.as_text(domain)
-    site = _by_texts.get(texts)
+    site = interned.get(texts)
     if site is None:
         with banks.lock:
             site = _describe_site(name, stage, domain, texts)
@@ -74,22 +73,18 @@ def intern(name: Any, stage: Any = None, domain: Any = names.DEFAULT_DOMAIN) -> 
 def _describe_site(name: Any, stage: Any, domain: Any, texts: tuple[str, str | None, str]) -> Site:
     described = interruptions.ask("engine.intern", describe, name, stage, domain)
     if described is None:
-        return by_id[0]
+        return interned[_CATCH_ALL]
     key = described[2]
-    if texts not in _by_texts:  # who described it may have named things, too
-        is_as_its_stage = key is not None and described[:2] == (key.encode(), b"default")
-        if len(by_id) >= records.SITE_LIMIT and not (is_as_its_stage and intern_stage(key) is not None):
-            return _catch_all(key)
-        _by_texts[texts] = Site(len(by_id) + 1, name, stage, domain, described)
-        by_id.append(_by_texts[texts])
-    return _by_texts[texts]
-
-
-def _catch_all(key: str | None) -> Site:
-    banks.count("names_capped")
-    if not faults.counts.get("names"):
-        names.tell_of_too_many(mark, records.CATCH_ALL)
-    return by_id[0] if key is None or intern_stage(key) is None else intern(key, key)
+    own_stage = None if key is None else intern_stage(key)
+    if texts not in interned:  # who described it, or was told of too many stages, may have named things, too
+        is_as_its_stage = own_stage is not None and described[:2] == (key.encode(), b"default")
+        if len(interned) >= records.SITE_LIMIT and not is_as_its_stage:
+            banks.count("names_capped")
+            if not faults.counts.get("names"):
+                names.tell_of_too_many(mark, records.CATCH_ALL)
+            return interned[_CATCH_ALL] if own_stage is None else intern(key, key)
+        interned[texts] = Site(len(interned) + 1, (name, stage, domain), described, own_stage)
+    return interned[texts]
 
 
 def checked(value: Any) -> Site:
@@ -111,7 +106,7 @@ def add_cost(site: Site, ns: float, /) -> None:
 
 def site_costs() -> list[tuple[Site, int, int, int]]:
     """(site, calls, ns that they took of their threads, calls that were coalesced) of all sites with calls."""
-    return [(site, site.calls, int(site.cost_ns), site.coalesced) for site in tuple(by_id) if site.calls]
+    return [(site, site.calls, int(site.cost_ns), site.coalesced) for site in tuple(interned.values()) if site.calls]
 
 
 def limit(site: Site, coalesce: bool = False, max_depth: int | None = None, max_per_s: int | None = None) -> None:

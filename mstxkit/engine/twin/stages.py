@@ -102,7 +102,6 @@ class StageTotal:
 
     def __init__(self, stage_id: int, key: str) -> None:
         self.id, self.key = stage_id, key
-        self.bank: Any = None
         self.entry = livefile.STAGE, stage_id, key.encode("utf-8", "backslashreplace")
         self.sums: dict[int, StepSum] = {}  # of what is recorded
         # What is open, recorded or not: since when is any, and in which step did that one begin?

@@ -93,7 +93,6 @@ class Track:
         self.os_id, self.is_own = 0, False
         self.open: list[Opened] = []
         self.bodies: set[Track] = set()  # that began here and go on: it stays theirs
-        self.bank: Any = None
         self.entry = livefile.TRACK, track_id, b""
 
     def find_innermost(self) -> Within | None:
@@ -113,7 +112,7 @@ class Track:
         """Records on it name this thread from now on."""
         life.own = life.own or self
         self.life, self.os_id, self.is_own = weakref.ref(life), life.os_id, self is life.own
-        self.token = self.bank = None
+        self.token = None
         self.entry = livefile.TRACK, self.id, livefile.track_payload(life.os_id, not self.is_own, life.name)
 
 
