@@ -35,7 +35,7 @@ def _on_start(*_: Any) -> None:
 
 
 def _make_calls(mstx: Any) -> Calls:
-    native = getattr(mstx, "NPU_PROFILER", None)
+    native: Any = getattr(mstx, "NPU_PROFILER", None)
     if all(hasattr(native, name) for name in ("mstx_mark", "mstx_range_start", "mstx_range_end")):
         return Calls(
             lambda message, domain: native.mstx_range_start(message, None, domain),
