@@ -33,7 +33,11 @@ def count_event(where: str) -> bool:
 def note_fault(where: str, exc: BaseException) -> None:
     """Count a fault at `where` and log the first one of that place with its traceback."""
     is_first = count_event(where)
-    _tell_engine()
+    try:
+        if on_fault is not None:
+            on_fault()
+    except Exception:
+        pass  # it is counted here all the same
     if reraise:
         raise exc
     if is_first:
@@ -78,14 +82,6 @@ class NotLoaded(dict[str, Any]):
         """The program's exception, if there is one, goes on."""
 
 
-def _tell_engine() -> None:
-    try:
-        if on_fault is not None:
-            on_fault()
-    except Exception:
-        pass  # it is counted here all the same
-
-
 def hold_logging() -> None:
     """Log nothing from now on: a fork begins."""
     global _is_held
@@ -118,11 +114,6 @@ def _log_fault(level: int, message: str, *args: object, exc_info: Any = None) ->
                 sys.__excepthook__(*exc_info)
     except Exception:
         pass  # a handler of the program's that raises: there is nobody left to tell
-
-
-def count_all() -> int:
-    """All faults and warnings counted in this process."""
-    return sum(counts.values())
 
 
 def reset_counts() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from . import capturing, faults, sinks
@@ -63,6 +64,10 @@ def _status_of(recorder: Recorder | None) -> Status:
     counters = dict(engine.counters())
     if recorder is not None:
         counters.update(livefile.read_counters(recorder.live.view))
+    coalesced: Counter[str] = Counter()  # calls that were not recorded one by one, since the process began
+    for site, _, _, calls in engine.site_costs():
+        if calls:
+            coalesced[names.as_text(site.name)] += calls
     return Status(
         on=recorder is not None,
         native=engine.NATIVE,
@@ -75,19 +80,9 @@ def _status_of(recorder: Recorder | None) -> Status:
         counters=counters,
         faults=dict(faults.counts),
         own_cost_ratio=None if recorder is None else recorder.own_cost_ratio(),
-        coalesced=_list_coalesced(engine.site_costs()),
+        coalesced=dict(coalesced),
         governor={} if recorder is None else recorder.governed(),
     )
-
-
-def _list_coalesced(costs: list[tuple[Any, int, int, int]]) -> dict[str, int]:
-    """Site name to calls that were not recorded one by one, since the process began."""
-    calls_by_name: dict[str, int] = {}
-    for site, _, _, calls in costs:
-        if calls:
-            name = names.as_text(site.name)
-            calls_by_name[name] = calls_by_name.get(name, 0) + calls
-    return calls_by_name
 
 
 def stage_times(step: int | None = None) -> dict[str, float]:

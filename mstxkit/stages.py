@@ -39,10 +39,7 @@ STAGES = (
     Stage("critic_compute_values", "critic", ("compute_values", "values")),
     Stage("actor_update", "actor", ("update_actor", "update_policy", "actor_train")),
     Stage("critic_update", "critic", ("update_critic", "critic_train")),
-    Stage(
-        "load_batch", "trainer",
-        ("input", "data", "dataloader", "data_loading", "fetch_batch", "next_batch"),
-    ),
+    Stage("load_batch", "trainer", ("input", "data", "dataloader", "data_loading", "fetch_batch", "next_batch")),
     Stage("actor_image_embeds", "actor", ("compute_image_embeds",)),
     Stage("reward", "reward", ("compute_rm_score", "rule_reward", "reward_model", "reward_scores", "reward_score")),
     Stage("compute_advantage", "trainer", ("adv", "advantage")),

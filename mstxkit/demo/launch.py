@@ -241,9 +241,13 @@ def read_rewards(run: Path) -> list[float]:
 
 def read_escalated(run: Path) -> Escalated:
     """What became of it. Call it when the ranks have ended. Raises: ReadError where the run cannot be read."""
-    verdict = _find_acted(run)
+    every = verdicts.read_verdicts(run)
+    asked = (verdict for verdict in every if verdict.request)
+    # One that blames a rank and holds, the one that costs most: on a laptop that has other things to do everybody is
+    # slow now and then, or one rank is, and the judge says so.
+    verdict = max(asked, key=lambda of: (of.rank is not None, not of.withdrawn, of.impact_ratio), default=None)
     if verdict is None or verdict.stage is None:
-        reasons = [each.no_request for each in verdicts.read_verdicts(run) if each.no_request]
+        reasons = [each.no_request for each in every if each.no_request]
         return Escalated(reason=reasons[-1] if reasons else _NO_VERDICT)
     rows = [row for row in open_run(run).escalations().to_dicts() if row["request"] == verdict.request]
     rows.sort(key=lambda row: (row["rank"] != verdict.rank, row["rank"]))
@@ -254,12 +258,3 @@ def read_escalated(run: Path) -> Escalated:
         for row in rows
     )
     return Escalated(verdict, "", tuple(profiles))
-
-
-def _find_acted(run: Path) -> Verdict | None:
-    """Of the verdicts that have asked for a profile: one that blames a rank and holds, the one that costs most.
-
-    On a laptop that has other things to do everybody is slow now and then, or one rank is, and the judge says so.
-    """
-    asked = (verdict for verdict in verdicts.read_verdicts(run) if verdict.request)
-    return max(asked, key=lambda of: (of.rank is not None, not of.withdrawn, of.impact_ratio), default=None)

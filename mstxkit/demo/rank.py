@@ -10,6 +10,7 @@ import os
 import signal
 import threading
 import time
+from functools import partial
 from typing import Any, Callable
 
 import torch
@@ -20,11 +21,6 @@ from mstxkit.demo.loop import Trainer, TrainingSettings, join_ranks, leave_ranks
 
 SLOW_TOKEN_S = 0.02
 SLOW_GRADIENT_S = 0.03
-
-
-def slow_down(trainer: Trainer) -> None:
-    """Every token that this rank generates takes longer."""
-    trainer.rollout.register_forward_hook(lambda *_: time.sleep(SLOW_TOKEN_S))
 
 
 def slow_down_behind_barrier(trainer: Trainer) -> None:
@@ -47,27 +43,11 @@ def suffer_at(trainer: Trainer, fatal_step: int, mishap: Callable[[], None]) -> 
     trainer.policy.register_forward_hook(suffer)
 
 
-def kill_itself() -> None:
-    """SIGKILL: nothing of this process runs after it."""
-    os.kill(os.getpid(), signal.SIGKILL)
-
-
 def hang_for_ever() -> None:
     """Wait for a lock that nobody opens."""
     lock = threading.Lock()
     lock.acquire()
     lock.acquire()
-
-
-def make_rank_parser() -> argparse.ArgumentParser:
-    """The loop's options, and the mishaps."""
-    options = make_parser()
-    options.add_argument("--slow", action="store_true", help="generate slowly")
-    options.add_argument("--slow-behind-barrier", action="store_true", help="compute gradients slowly")
-    options.add_argument("--die-at", type=int, help="die in this step")
-    options.add_argument("--hang-at", type=int, help="hang in this step")
-    options.add_argument("--may-lose-peers", action="store_true", help="end quietly when another rank dies")
-    return options
 
 
 def train_to_end(trainer: Trainer, options: argparse.Namespace) -> None:
@@ -85,13 +65,20 @@ def train_to_end(trainer: Trainer, options: argparse.Namespace) -> None:
 
 
 def main() -> None:
-    """Record, join, train."""
-    options = make_rank_parser().parse_args()
+    """Record, join, train, and suffer what the options ask for besides those of the loop."""
+    parser = make_parser()
+    parser.add_argument("--slow", action="store_true", help="generate slowly")
+    parser.add_argument("--slow-behind-barrier", action="store_true", help="compute gradients slowly")
+    parser.add_argument("--die-at", type=int, help="die in this step")
+    parser.add_argument("--hang-at", type=int, help="hang in this step")
+    parser.add_argument("--may-lose-peers", action="store_true", help="end quietly when another rank dies")
+    options = parser.parse_args()
+    kill_itself = partial(os.kill, os.getpid(), signal.SIGKILL)  # nothing of this process runs after it
     with capture(options.run):
         join_ranks(options.rendezvous)
         trainer = Trainer(TrainingSettings(seed=options.seed, steps=options.steps))
         if options.slow:
-            slow_down(trainer)
+            trainer.rollout.register_forward_hook(lambda *_: time.sleep(SLOW_TOKEN_S))
         if options.slow_behind_barrier:
             slow_down_behind_barrier(trainer)
         for step, mishap in ((options.die_at, kill_itself), (options.hang_at, hang_for_ever)):

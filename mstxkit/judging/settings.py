@@ -42,7 +42,7 @@ class JudgeSetting(NamedTuple):
 
 def default_settings() -> JudgeSettings:
     """As they are unless somebody changes them."""
-    parts = {name: triggers.load_trigger(name).settings() for name in triggers.list_triggers()}
+    parts = {name: trigger() for name, trigger in triggers.load_triggers().items()}
     return JudgeSettings({**parts, "gates": Gates(), "acting": Acting()})
 
 

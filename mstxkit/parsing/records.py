@@ -98,15 +98,15 @@ def find_problem(kind: Kind, raw: Path, wanted: tuple[str, ...], log: Path | Non
     """
     output = raw / OUTPUT
     if output.is_symlink() or not output.is_dir():
-        return _join_reasons(f"no {OUTPUT} was written", log)
-    if kind.marker and not (output / kind.marker).is_file():
-        return _join_reasons(f"{OUTPUT}/{kind.marker} is missing: the parser did not come to its end", log)
-    for export in wanted:
-        lacking = _tell_lacking(kind, output, export)
-        if lacking:
-            return _join_reasons(lacking, log)
-    failed = [line for line in find_errors(log) if _FAILED.search(line)]
-    return _join_reasons("a part of it failed", log) if failed else ""
+        problem = f"no {OUTPUT} was written"
+    elif kind.marker and not (output / kind.marker).is_file():
+        problem = f"{OUTPUT}/{kind.marker} is missing: the parser did not come to its end"
+    else:
+        problem = next(filter(None, (_tell_lacking(kind, output, export) for export in wanted)), "")
+    errors = find_errors(log)
+    if not problem and any(map(_FAILED.search, errors)):
+        problem = "a part of it failed"
+    return "; ".join([problem, *errors[:3]]) if problem else ""
 
 
 def of_somebody_else(kind: Kind, raw: Path) -> ParseRecord | None:
@@ -126,10 +126,6 @@ def find_errors(log: Path | None) -> list[str]:
             tail = stream.read()
     matches = map(_ERROR_LINE.match, tail.decode("utf-8", "replace").splitlines())
     return list(dict.fromkeys(match[1].strip() for match in matches if match and match[1]))
-
-
-def _join_reasons(what: str, log: Path | None) -> str:
-    return "; ".join([what, *find_errors(log)[:3]])
 
 
 def _tell_lacking(kind: Kind, output: Path, export: str) -> str:

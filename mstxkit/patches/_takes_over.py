@@ -18,16 +18,6 @@ from .. import faults
 VARIABLE = "MSTXKIT_TAKES_OVER"  # as `escalation.duty.own_sections.TAKES_OVER`
 
 
-def is_taken_over(framework: str) -> bool:
-    """Does mstxkit carry out this framework's section? Logged once where it does."""
-    if framework not in os.environ.get(VARIABLE, "").split(","):
-        return False
-    faults.warn_once(
-        f"{framework} is taken over", f"mstxkit is active and carries out {framework}'s section; {framework} does not"
-    )
-    return True
-
-
 class IdleProfiler:
     """In the place of a profiler: it records nothing."""
 
@@ -38,7 +28,13 @@ class IdleProfiler:
 
 
 def _unless_taken_over(framework: str, instead: Any, upstream: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
-    return instead if is_taken_over(framework) else upstream(*args, **kwargs)
+    """`instead` where mstxkit carries out this framework's section, which is logged once."""
+    if framework not in os.environ.get(VARIABLE, "").split(","):
+        return upstream(*args, **kwargs)
+    faults.warn_once(
+        f"{framework} is taken over", f"mstxkit is active and carries out {framework}'s section; {framework} does not"
+    )
+    return instead
 
 
 # `get_grpo_profiler`, of one role; `NPUProfiler.start`, of a whole step; `get_npu_profiler`, of one stage;

@@ -10,7 +10,7 @@ dummy batches here: a rank without data of its own still trains.
 
 from __future__ import annotations
 
-from typing import Any
+from functools import partial
 
 from ..patching.declare import CONTEXT, EXTRA, Target, method
 from ..pieces.sampling import PieceSampling
@@ -24,18 +24,11 @@ ONLY = {"forward_only": "forward_only"}
 GOES_ON = PieceSampling(until_next=True, ends_after=("micro_batch",))
 ENDS_MINI = PieceSampling(ends_after=("mini_batch",))
 
-
-def _mini_batch(path: str, sampling: PieceSampling = GOES_ON) -> Target:
-    return _target_piece(path, sampling, boundary="mini_batch", attributes=ONLY)
-
-
-def _micro_batch(path: str, sampling: PieceSampling = PieceSampling(until_next=True)) -> Target:  # noqa: B008
-    return _target_piece(path, sampling, boundary="micro_batch", max_per_s=MICRO_BATCHES_PER_S)
-
-
-def _target_piece(path: str, sampling: PieceSampling = PieceSampling(), **fields: Any) -> Target:  # noqa: B008
-    return method(path, role="stage", sampling=sampling, **fields)
-
+_target_piece = partial(method, role="stage")
+_mini_batch = partial(_target_piece, boundary="mini_batch", attributes=ONLY, sampling=GOES_ON)
+_micro_batch = partial(
+    _target_piece, boundary="micro_batch", max_per_s=MICRO_BATCHES_PER_S, sampling=PieceSampling(until_next=True)
+)
 
 # workers/actor/dp_actor.py 0.6.1:94,283,310,372 0.7.0:94,309,336,398 0.7.1:113,391,425,509;
 # workers/critic/dp_critic.py 0.6.1 to 0.7.1:53,134,153,192; gone in 0.8.0. `_forward_micro_batch` is the forward pass;
@@ -50,9 +43,9 @@ LEGACY_FSDP = tuple(
         ("verl.workers.critic.dp_critic:DataParallelPPOCritic", ("compute_values", "update_critic")),
     )
     for target in (
-        *(_target_piece(f"{model}.{verb}", ENDS_MINI) for verb in verbs),
-        _micro_batch(f"{model}._forward_micro_batch", _WITHIN),
-        _target_piece(f"{model}._optimizer_step", _ENDS_BOTH),
+        *(_target_piece(f"{model}.{verb}", sampling=ENDS_MINI) for verb in verbs),
+        _micro_batch(f"{model}._forward_micro_batch", sampling=_WITHIN),
+        _target_piece(f"{model}._optimizer_step", sampling=_ENDS_BOTH),
     )
 )
 
@@ -67,7 +60,7 @@ LEGACY_MEGATRON = tuple(
         ("verl.workers.critic.megatron_critic:MegatronPPOCritic", ("compute_values", "update_critic")),
     )
     for target in (
-        *(_target_piece(f"{model}.{verb}", ENDS_MINI) for verb in verbs),
+        *(_target_piece(f"{model}.{verb}", sampling=ENDS_MINI) for verb in verbs),
         _mini_batch(f"{model}.forward_backward_batch"),
     )
 )
@@ -90,7 +83,10 @@ BATCHES = tuple(
         f"{ENGINE}.automodel.transformer_impl:AutomodelEngine",
     )
     for target in (
-        _mini_batch(f"{engine}.forward_backward_batch", _PIPELINED if engine.endswith("MegatronEngine") else GOES_ON),
+        _mini_batch(
+            f"{engine}.forward_backward_batch",
+            sampling=_PIPELINED if engine.endswith("MegatronEngine") else GOES_ON,
+        ),
         _target_piece(f"{engine}.optimizer_step"),
         _micro_batch(f"{engine}WithLMHead.forward_step"),
         _target_piece(f"{engine}.to", attributes={"device": "device", "model": "model", "optimizer": "optimizer"}),

@@ -5,6 +5,8 @@ Names are those that `DistProfiler.annotate(role=…)` has for them in the newes
 
 from __future__ import annotations
 
+from functools import partial
+
 from ..patching.declare import AROUND, Target, by, method
 from . import _verl_steps as steps
 
@@ -16,6 +18,8 @@ ROLES = "verl.workers.roles"
 CRITIC = "mstxkit.patches._verl_critic"
 # The driver's step, as an attribute only: where a worker learns no other, it would be stale until the next one.
 SAVED = {"global_step": "global_step"}
+# Weights go to the rollout at the end of step N, with N; what comes next belongs to N + 1, but in one-step-off.
+_target_weights = partial(method, stage="weight_sync", step_after=steps.of_weights, role="actor", process_role="actor")
 
 
 def _target_actor(worker: str) -> tuple[Target, ...]:
@@ -42,11 +46,6 @@ def _target_critic(worker: str) -> tuple[Target, ...]:
         method(f"{worker}.compute_values", stage="critic_compute_values", **by("critic")),
         Target(f"{worker}.update_critic", name="critic_update", stage="critic_update", **by("critic")),
     )
-
-
-def _target_weights(path: str) -> Target:
-    """Weights go to the rollout at the end of step N, with N; what comes next belongs to N + 1, but in one-step-off."""
-    return method(path, stage="weight_sync", step_after=steps.of_weights, **by("actor"))
 
 
 def _target_legacy(module: str, saved: dict[str, str], step: str | None = None) -> tuple[Target, ...]:

@@ -9,6 +9,7 @@ stages and pieces alike, which may be several or none.
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from typing import Any, Callable
 
 from .. import stages
@@ -34,18 +35,18 @@ def declare_site(site: Any, per: str | PieceRole) -> Callable[[], None]:
     with _lock:
         first_role, holders = _declared.get(site.id, (role, 0))
         _declared[site.id] = first_role, holders + 1
-    return _call_once(lambda: _withdraw_site(site.id))
 
-
-def _withdraw_site(site_id: int) -> None:
-    with _lock:
-        role, holders = _declared[site_id]
-        if holders > 1:
-            _declared[site_id] = role, holders - 1
-        else:
-            del _declared[site_id]
-            for key in [key for key, (owner, _) in _mixed.items() if owner == site_id]:
+    def withdraw() -> None:
+        with _lock:
+            first_role, holders = _declared[site.id]
+            if holders > 1:
+                _declared[site.id] = first_role, holders - 1
+                return
+            del _declared[site.id]
+            for key in [key for key, (owner, _) in _mixed.items() if owner == site.id]:
                 del _mixed[key]
+
+    return _call_once(withdraw)
 
 
 def forbid_pieces(site: Any, per: str, why: str) -> Callable[[], None]:
@@ -64,13 +65,9 @@ def forbid_pieces(site: Any, per: str, why: str) -> Callable[[], None]:
 
 
 def _call_once(undo: Callable[[], None]) -> Callable[[], None]:
-    left = [undo]
-
-    def take_back() -> None:
-        while left:
-            left.pop()()
-
-    return take_back
+    once = ExitStack()
+    once.callback(undo)
+    return once.close
 
 
 def stage_of(site: Any) -> str | None:

@@ -23,7 +23,6 @@ _PROFILERS = {
     "mindspore": "mindspore.profiler.platform.npu_profiler",
     "torch": "torch.autograd.profiler",
 }
-_fork_hook_registered = False
 
 
 def _listen_to(name: str, profiler: ModuleType) -> None:
@@ -37,13 +36,9 @@ _hooks = {name: partial(_listen_to, name) for name in _PROFILERS}
 
 def install_all() -> None:
     """Get every sink ready. Cheap, loads no framework; a second call does nothing."""
-    global _fork_hook_registered
     for name, module in _PROFILERS.items():
         imports.when_imported(module, _hooks[name])
     cann.install_sink()
-    if not _fork_hook_registered:
-        _fork_hook_registered = True
-        os.register_at_fork(after_in_child=silence_all)
 
 
 def uninstall_all() -> None:
@@ -61,6 +56,9 @@ def silence_all() -> None:
     """Send nothing until a tool is started in this process: a forked child has a tool's switches, not the tool."""
     for sink in (*_loaded_sinks().values(), cann):
         sink.silence_sink()
+
+
+os.register_at_fork(after_in_child=silence_all)
 
 
 def describe_all() -> dict[str, str]:

@@ -13,7 +13,7 @@ from types import ModuleType
 from typing import Any
 
 from . import seams
-from .session import Begin, Calls, MstxSession
+from .session import Calls, MstxSession
 
 INDEX = 1
 _MODULE = "mindspore.profiler.platform.npu_profiler"
@@ -35,12 +35,18 @@ def _on_start(*_: Any) -> None:
 
 
 def _make_calls(mstx: Any) -> Calls:
-    native = getattr(mstx, "NPU_PROFILER", None)
+    native: Any = getattr(mstx, "NPU_PROFILER", None)
     if all(hasattr(native, name) for name in ("mstx_mark", "mstx_range_start", "mstx_range_end")):
-        return _native_calls(native)
+        return Calls(
+            lambda message, domain: native.mstx_range_start(message, None, domain),
+            native.mstx_range_end,
+            lambda message, stream, domain: native.mstx_mark(message, _device_stream(stream), domain),
+            lambda message, stream, domain: native.mstx_range_start(message, _device_stream(stream), domain),
+        )
     if "domain" in inspect.signature(mstx.range_start).parameters:
-        begin: Begin = lambda message, domain: mstx.range_start(message, None, domain)  # noqa: E731
-        return Calls(begin, mstx.range_end, mstx.mark, mstx.range_start)
+        return Calls(
+            lambda message, domain: mstx.range_start(message, None, domain), mstx.range_end, mstx.mark, mstx.range_start
+        )
     # MindSpore before 2.6: everything is in the default domain.
     return Calls(
         lambda message, domain: mstx.range_start(message, None),
@@ -48,19 +54,6 @@ def _make_calls(mstx: Any) -> Calls:
         lambda message, stream, domain: mstx.mark(message, stream),
         lambda message, stream, domain: mstx.range_start(message, stream),
     )
-
-
-def _native_calls(native: Any) -> Calls:
-    def begin(message: str, domain: str) -> Any:
-        return native.mstx_range_start(message, None, domain)
-
-    def begin_stream(message: str, stream: Any, domain: str) -> Any:
-        return native.mstx_range_start(message, _device_stream(stream), domain)
-
-    def mark(message: str, stream: Any, domain: str) -> None:
-        native.mstx_mark(message, _device_stream(stream), domain)
-
-    return Calls(begin, native.mstx_range_end, mark, begin_stream)
 
 
 def _device_stream(stream: Any) -> Any:

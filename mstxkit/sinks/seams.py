@@ -11,14 +11,14 @@ from typing import Any, Callable
 from .. import faults
 
 Listener = Callable[..., object]
-# Replaced attributes: owner, name, original, replacement.
-_seams: list[tuple[Any, str, Any, Any]] = []
+_undo: list[Callable[[], None]] = []
 
 
 def listen_at(
     owner: Any, name: str, *, before: Listener | None = None, after: Listener | None = None
 ) -> Callable[[], None]:
-    """Replace the function `owner.name`, of a class or module, by one that also tells us. Returns an undo.
+    """Replace the function `owner.name`, of a class or module, by one that also tells us. Returns an undo: one that was
+    replaced again by somebody else since stays as it is.
 
     `before` is called with the function's positional arguments before it runs, `after` so when it has returned, not
     when it raised. Raises AttributeError: there is no such function.
@@ -33,26 +33,21 @@ def listen_at(
         return result
 
     setattr(owner, name, replacement)
-    seam = owner, name, original, replacement
-    _seams.append(seam)
 
     def undo() -> None:
-        if seam in _seams:
-            _seams.remove(seam)
-            _undo_one(*seam)
+        if undo in _undo:
+            _undo.remove(undo)
+            if vars(owner).get(name) is replacement:
+                setattr(owner, name, original)
 
+    _undo.append(undo)
     return undo
 
 
 def undo_all() -> None:
-    """Put every function back, last one first; one that was replaced again by somebody else since stays as it is."""
-    while _seams:
-        _undo_one(*_seams.pop())
-
-
-def _undo_one(owner: Any, name: str, original: Any, replacement: Any) -> None:
-    if vars(owner).get(name) is replacement:
-        setattr(owner, name, original)
+    """Put every function back, last one first."""
+    while _undo:
+        _undo[-1]()
 
 
 def _tell_listener(listener: Listener | None, name: str, args: tuple[Any, ...]) -> None:

@@ -25,16 +25,9 @@ class Calls(NamedTuple):
     begin_stream: Callable[[str, Any, str], Any]
 
 
-class Balanced(NamedTuple):
-    """The same calls, and what to do at the stop."""
-
-    calls: Calls
-    end_all: Callable[[], None]  # end every range that is open, innermost first
-    forget_all: Callable[[], None]  # let none of them be ended in the tool any more: for a forked child
-
-
-def balance_calls(calls: Calls) -> Balanced:
-    """Wrap a tool's calls. A token that is None or 0 says that nothing was begun.
+def balance_calls(calls: Calls) -> tuple[Calls, dict[Any, str]]:
+    """Wrap a tool's calls; and the ranges that are open in it, token to domain: who is not among these is not ended.
+    A token that is None or 0 says that nothing was begun.
 
     Hot path: closures, no attribute lookups; dict operations that are atomic, no lock.
     """
@@ -58,11 +51,7 @@ def balance_calls(calls: Calls) -> Balanced:
         if take(token, None) is not None:
             tool_end(token, domain)
 
-    def end_all() -> None:
-        for token, domain in reversed(list(open_ranges.items())):
-            end(token, domain)
-
-    return Balanced(calls._replace(begin=begin, end=end, begin_stream=begin_stream), end_all, open_ranges.clear)
+    return calls._replace(begin=begin, end=end, begin_stream=begin_stream), open_ranges
 
 
 class SinkSession:
@@ -93,25 +82,29 @@ class MstxSession(SinkSession):
     def __init__(self, index: int, framework: str) -> None:
         super().__init__(index, "profiler session with mstx records")
         self._framework = framework
-        self._balanced: Balanced | None = None
+        self.calls: Calls | None = None
+        self._open_ranges: dict[Any, str] = {}
 
     def start(self, calls: Calls) -> None:
         """Send ranges through `calls` from now on."""
         cann.give_way(self._framework)
-        self._balanced = balance_calls(calls)
-        self.send(*self._balanced.calls)
+        self.calls, self._open_ranges = balance_calls(calls)
+        self.send(*self.calls)
 
     def stop(self, *_: object) -> None:
-        """End in the tool what is open there, and send nothing more. As a listener it may be given anything."""
-        if self._balanced is not None:
+        """End in the tool what is open there, innermost first, and send nothing more. As a listener it may be given
+        anything.
+        """
+        calls = self.calls
+        if calls is not None:
             engine.clear_sink(self._index)
-            self._balanced.end_all()
+            for token, domain in reversed(list(self._open_ranges.items())):
+                calls.end(token, domain)
             self.silence()
             cann.take_back(self._framework)
 
     def silence(self) -> None:
-        """As of any session; ranges that are open are forgotten."""
+        """As of any session; ranges that are open are forgotten, and not ended in the tool any more."""
         super().silence()
-        if self._balanced is not None:
-            self._balanced.forget_all()
-        self._balanced = None
+        self._open_ranges.clear()
+        self.calls = None

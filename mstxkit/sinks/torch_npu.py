@@ -52,7 +52,13 @@ def _make_calls() -> Calls:
     public: Any = torch_npu.npu.mstx
     native: Any = getattr(torch_npu._C, "_mstx", None)
     if "domain" not in inspect.signature(public.range_start).parameters:
-        return _calls_without_domains(public)
+        # torch_npu before CANN 7.1: everything is in the default domain, and a mark has no stream.
+        return Calls(
+            lambda message, domain: public.range_start(message),
+            lambda token, domain: public.range_end(token),
+            lambda message, stream, domain: public.mark(message),
+            lambda message, stream, domain: public.range_start(message, stream),
+        )
     begin: Begin = lambda message, domain: public.range_start(message, None, domain)  # noqa: E731
     end: End = public.range_end
     # The C functions themselves where they take the same arguments.
@@ -68,13 +74,3 @@ def _make_calls() -> Calls:
         public.mark(message, stream if isinstance(stream, kind) else None, domain)
 
     return Calls(begin, end, mark, begin_stream)
-
-
-def _calls_without_domains(public: Any) -> Calls:
-    """torch_npu before CANN 7.1: everything is in the default domain, and a mark has no stream."""
-    return Calls(
-        lambda message, domain: public.range_start(message),
-        lambda token, domain: public.range_end(token),
-        lambda message, stream, domain: public.mark(message),
-        lambda message, stream, domain: public.range_start(message, stream),
-    )

@@ -71,14 +71,11 @@ class OtlpSender:
         self._thread.join(_CLOSES_WITHIN_S)
 
     def _send_always(self) -> None:
-        pause_s = _EVERY_S
-        while True:
+        pause_s, is_last = _EVERY_S, False
+        while not is_last:
             self._wakes.wait(pause_s)
             is_last = self._is_closing
-            is_through = self._send_all()
-            pause_s = _EVERY_S if is_through else min(2 * pause_s, _PAUSE_AT_MOST_S)
-            if is_last:
-                return
+            pause_s = _EVERY_S if self._send_all() else min(2 * pause_s, _PAUSE_AT_MOST_S)
 
     def _send_all(self) -> bool:
         """False: the endpoint does not take them now."""

@@ -8,15 +8,10 @@ from __future__ import annotations
 import importlib
 
 from ..host import listing
-from ._declare import Trigger
 
 
-def list_triggers() -> list[str]:
-    """All triggers there are, sorted."""
-    return listing.modules_in(__path__)
-
-
-def load_trigger(name: str) -> Trigger:
-    """What the trigger of that name declares."""
-    trigger: Trigger = importlib.import_module(f"{__name__}.{name}").TRIGGER
-    return trigger
+def load_triggers() -> dict[str, type]:
+    """`TRIGGER` of each trigger there is, by the name of its file, sorted: a frozen dataclass of its settings, whose
+    fields are made by `_declare.setting`.
+    """
+    return {name: importlib.import_module(f"{__name__}.{name}").TRIGGER for name in listing.modules_in(__path__)}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ._declare import Trigger, setting
+from ._declare import setting
 
 
 @dataclass(frozen=True)
@@ -14,7 +14,7 @@ class EveryN:
     steps: int = setting(0, 0, 1_000_000_000, "One light step of each role in so many; 0: none.")
 
 
-TRIGGER = Trigger("every_n", "Is it time for a closer look?", EveryN)
+TRIGGER = EveryN
 
 
 def is_turn(settings: EveryN, step: int) -> bool:

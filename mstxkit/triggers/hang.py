@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from typing import Mapping, NamedTuple, Sequence
 
-from ._declare import Trigger, setting
+from ._declare import setting
 
 # Stages that last, and in which little is recorded: nobody is alarmed as soon as for others.
 SLOW_STAGES = ("save_checkpoint", "evaluate", "weight_sync", "sleep", "wake_up")
@@ -24,7 +24,7 @@ class Hang:
     )
 
 
-TRIGGER = Trigger("hang", "Which range is stuck?", Hang)
+TRIGGER = Hang
 
 
 class QuietRange(NamedTuple):
@@ -82,7 +82,5 @@ def of_values(values: Mapping[str, float]) -> Hang:
 
 def p99_s(past_s: Sequence[float]) -> float:
     """What 99 of 100 took; of fewer than 100 the longest; 0 of none."""
-    if not past_s:
-        return 0.0
     ordered = sorted(past_s)
-    return ordered[min(len(ordered) - 1, int(0.99 * len(ordered)))]
+    return ordered[min(len(ordered) - 1, int(0.99 * len(ordered)))] if ordered else 0.0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ._declare import Trigger, setting
+from ._declare import setting
 
 
 @dataclass(frozen=True)
@@ -18,4 +18,4 @@ class Imbalance:
     curvature: float = setting(0.5, 0.0, 10, "By how much more than was learned work may cost (exponent).")
 
 
-TRIGGER = Trigger("imbalance", "Who has more work than the others?", Imbalance)
+TRIGGER = Imbalance

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from ._declare import Trigger, setting
+from ._declare import setting
 
 
 @dataclass(frozen=True)
@@ -21,7 +21,7 @@ class Jitter:
     chance: float = setting(1e-5, 1e-12, 0.1, "Probability of as many by chance, at most.")
 
 
-TRIGGER = Trigger("jitter", "Is somebody late now and then?", Jitter)
+TRIGGER = Jitter
 
 
 def is_fault(settings: Jitter, stalls: int, usual: float, among: int = 1) -> bool:

@@ -6,12 +6,11 @@ Entries come from collectives where there are any, else from the beginning of a 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from ._declare import Trigger, setting
+from ._declare import setting
 
 Seconds = npt.NDArray[np.float64]
 
@@ -25,7 +24,7 @@ class LateRank:
     certainty: float = setting(1.5, 1, 3, "By how many times slow_rank.threshold is exceeded then.")
 
 
-TRIGGER = Trigger("late_rank", "Which rank makes the others wait?", LateRank)
+TRIGGER = LateRank
 
 
 def after_others(values: Seconds) -> Seconds:
@@ -47,8 +46,5 @@ def middle_of(values: Seconds) -> Seconds:
         return np.asarray(0.5 * (ordered[(count - 1) // 2] + ordered[count // 2]))
     counts = count - np.isnan(ordered).sum(axis=0)
     low, high = np.maximum(0, (counts - 1) // 2), np.minimum(count - 1, counts // 2)
-    if values.ndim == 1:
-        return np.asarray(0.5 * (ordered[low] + ordered[high]))
-    at: tuple[Any, ...] = tuple(np.indices(values.shape[1:], sparse=True))
-    lower, upper = (low, *at), (high, *at)
-    return np.asarray(0.5 * (ordered[lower] + ordered[upper]))
+    lower, upper = (np.take_along_axis(ordered, at[np.newaxis], axis=0)[0] for at in (low, high))
+    return np.asarray(0.5 * (lower + upper))

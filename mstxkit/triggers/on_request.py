@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ._declare import Trigger, setting
+from ._declare import setting
 
 
 @dataclass(frozen=True)
@@ -14,7 +14,7 @@ class OnRequest:
     step: int = setting(-1, -1, 0xFFFFFFFE, "One light step of each role once this step is over; -1: none.")
 
 
-TRIGGER = Trigger("on_request", "Has somebody asked for a closer look?", OnRequest)
+TRIGGER = OnRequest
 
 
 def is_asked(settings: OnRequest, step: int, last_step: int | None) -> bool:

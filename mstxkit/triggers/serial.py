@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ._declare import Trigger, setting
+from ._declare import setting
 
 
 @dataclass(frozen=True)
@@ -16,4 +16,4 @@ class Serial:
     alone: float = setting(0.125, 0.0, 0.5, "Share of the members that are in it, at most; one always may be.")
 
 
-TRIGGER = Trigger("serial", "What do one or a few alone, while all wait?", Serial)
+TRIGGER = Serial

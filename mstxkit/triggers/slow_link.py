@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Iterable, Mapping
 
-from ._declare import Trigger, setting
+from ._declare import setting
 
 
 @dataclass(frozen=True)
@@ -21,7 +21,7 @@ class SlowLink:
     peers: int = setting(2, 1, 1000, "Other groups that a group is compared with, at least.")
 
 
-TRIGGER = Trigger("slow_link", "Whose collectives take long although all entered in time?", SlowLink)
+TRIGGER = SlowLink
 
 
 def find_shared(groups: Mapping[int, tuple[int, ...]], slow: Iterable[int]) -> tuple[int, ...]:

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from ._declare import Trigger, setting
+from ._declare import setting
 
 Sums = npt.NDArray[np.float64]
 Truths = npt.NDArray[np.bool_]
@@ -38,7 +38,7 @@ class SlowRank:
     apart: float = setting(4.0, 0, 100, "By how many times the ranks' usual spread it stands out.")
 
 
-TRIGGER = Trigger("slow_rank", "Which rank takes longer than the others for the same work?", SlowRank)
+TRIGGER = SlowRank
 
 
 class AddedUp(NamedTuple):

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from ._declare import Trigger, setting
+from ._declare import setting
 from .slow_rank import AddedUp
 
 
@@ -25,7 +25,7 @@ class SlowStage:
     steps: int = setting(5, 1, 1000, "Steps in which it was seen, at least.")
 
 
-TRIGGER = Trigger("slow_stage", "Has a stage become slower for everybody?", SlowStage)
+TRIGGER = SlowStage
 
 
 def find_slower(settings: SlowStage, change: AddedUp) -> npt.NDArray[np.bool_]:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Iterator
 
 import pytest
 
-from mstxkit.sinks.session import Balanced, Calls, balance_calls
+from mstxkit.sinks.session import Calls, MstxSession
 
 
 class Tool:
@@ -41,12 +41,20 @@ def tool() -> Tool:
 
 
 @pytest.fixture
-def session(tool: Tool) -> Balanced:
-    return balance_calls(Calls(tool.begin, tool.end, tool.mark, tool.begin_stream))
+def session(tool: Tool) -> Iterator[MstxSession]:
+    session = MstxSession(0, "a framework")
+    session.start(Calls(tool.begin, tool.end, tool.mark, tool.begin_stream))
+    yield session
+    session.stop()
 
 
-def test_calls_arrive_as_they_are(tool: Tool, session: Balanced) -> None:
-    calls = session.calls
+@pytest.fixture
+def calls(session: MstxSession) -> Calls:
+    assert session.calls is not None
+    return session.calls
+
+
+def test_calls_arrive_as_they_are(tool: Tool, calls: Calls) -> None:
     outer, inner = calls.begin("a", "d1"), calls.begin_stream("b", "stream", "d2")
     calls.mark("m", None, "d1")
     calls.end(inner, "d2")
@@ -61,45 +69,49 @@ def test_calls_arrive_as_they_are(tool: Tool, session: Balanced) -> None:
     ]
 
 
-def test_what_is_open_at_the_stop_is_ended_in_its_domain_innermost_first(tool: Tool, session: Balanced) -> None:
-    session.calls.begin("outer", "d1")
-    closed = session.calls.begin("closed", "d1")
-    session.calls.begin_stream("inner", "stream", "d2")
-    session.calls.end(closed, "d1")
+def test_what_is_open_at_the_stop_is_ended_in_its_domain_innermost_first(
+    tool: Tool, session: MstxSession, calls: Calls
+) -> None:
+    calls.begin("outer", "d1")
+    closed = calls.begin("closed", "d1")
+    calls.begin_stream("inner", "stream", "d2")
+    calls.end(closed, "d1")
     tool.calls.clear()
 
-    session.end_all()
+    session.stop()
 
     assert tool.calls == [("end", 3, "d2"), ("end", 1, "d1")]
 
 
-def test_an_end_after_the_stop_goes_nowhere(tool: Tool, session: Balanced) -> None:
-    token = session.calls.begin("x", "d")
-    session.end_all()
+def test_an_end_after_the_stop_goes_nowhere(tool: Tool, session: MstxSession, calls: Calls) -> None:
+    token = calls.begin("x", "d")
+    session.stop()
     tool.calls.clear()
 
-    session.calls.end(token, "d")
+    calls.end(token, "d")
 
     assert tool.calls == []
 
 
-def test_in_a_forked_child_nothing_is_ended(tool: Tool, session: Balanced) -> None:
-    token = session.calls.begin("x", "d")
+def test_in_a_forked_child_nothing_is_ended(tool: Tool, session: MstxSession, calls: Calls) -> None:
+    token = calls.begin("x", "d")
     tool.calls.clear()
 
-    session.forget_all()
-    session.calls.end(token, "d")
-    session.end_all()
+    session.silence()
+    calls.end(token, "d")
+    session.stop()
 
     assert tool.calls == []
 
 
 @pytest.mark.parametrize("nothing", [None, 0])
-def test_a_tool_that_did_not_listen_at_the_begin_hears_no_end(tool: Tool, session: Balanced, nothing: Any) -> None:
+def test_a_tool_that_did_not_listen_at_the_begin_hears_no_end(
+    tool: Tool, session: MstxSession, calls: Calls, nothing: Any
+) -> None:
     tool.deaf, tool.nothing = True, nothing
 
-    tokens = [session.calls.begin("x", "d"), session.calls.begin_stream("x", "stream", "d")]
-    session.end_all()
+    tokens = [calls.begin("x", "d"), calls.begin_stream("x", "stream", "d")]
+    session.stop()
 
     assert tokens == [None, None]
     assert tool.calls == []

@@ -25,12 +25,10 @@ def summed(values: list[list[float]], noise: float = 0.05) -> slow_rank.AddedUp:
 
 
 def test_every_file_of_the_folder_is_a_trigger_with_settings_that_are_described() -> None:
-    for name in triggers.list_triggers():
-        trigger = triggers.load_trigger(name)
-
-        assert trigger.name == name
-        assert trigger.answers.endswith("?")
-        assert trigger.settings()
+    for name, trigger in triggers.load_triggers().items():
+        assert trigger.__name__ == name.title().replace("_", "")
+        assert trigger.__doc__ and trigger.__doc__.endswith("?")
+        assert trigger()
 
 
 def test_a_rank_that_is_slower_in_every_step_is_slow_after_a_few() -> None:
