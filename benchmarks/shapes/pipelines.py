@@ -97,6 +97,11 @@ class Pipeline(Shape):
         width = self.shape.ranks // self.places
         return (rank, rank + width) if rank + width < self.shape.ranks else (rank - width, rank)
 
+    def beside(self, rank: int, name: str, peers: Sequence[Peer]) -> tuple[int, ...]:
+        """A place has its ranks, also where nobody has told of it."""
+        block = next(block for block in self.blocks.tolist() if rank in block)
+        return tuple(block) if name == "place" else super().beside(rank, name, peers)
+
     def play(self) -> Steps:
         """A step."""
         actors, step_s = self.actors, self.shape.step_s
@@ -138,11 +143,6 @@ class BlindPipeline(Pipeline):
     """The same; nothing is known of places, and nothing of sends and receives."""
 
     knows_places = False
-
-    def beside(self, rank: int, name: str, peers: Sequence[Peer]) -> tuple[int, ...]:
-        """A place has its ranks, also where nobody has told of it."""
-        block = next(block for block in self.blocks.tolist() if rank in block)
-        return tuple(block) if name == "place" else super().beside(rank, name, peers)
 
 
 class InterleavedPipeline(Pipeline):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from typing import Iterable, NamedTuple, Sequence
+from typing import Iterable, Mapping, NamedTuple, Sequence
 
 import numpy as np
 
@@ -74,49 +74,47 @@ class Links:
 
     def __init__(self) -> None:
         self._usual: dict[tuple[int, str], _Usual] = {}
-        self._last: dict[tuple[int, str], tuple[tuple[int, ...], GroupTime]] = {}
+        # Of the last step: what groups took, by stage and group, and which ranks they have.
+        self._last: dict[str, dict[int, GroupTime]] = {}
+        self._ranks: Mapping[int, tuple[int, ...]] = {}
 
     def add(
         self, settings: slow_link.SlowLink, step: RoleStep, rings: Collectives, times: Iterable[GroupTime],
         step_s: float,
     ) -> list[Finding]:  # fmt: skip
         """One step more; what is slow in it, for long enough."""
-        by_stage: dict[str, dict[int, float]] = {}
-        self._last = {}
+        self._last, self._ranks = {}, rings.groups
         for time in times:
-            stage = step.stages[time.stage]
-            by_stage.setdefault(stage, {})[time.group] = time.took_s
-            self._last[time.group, stage] = rings.groups.get(time.group, ()), time
+            self._last.setdefault(step.stages[time.stage], {})[time.group] = time
         findings = []
-        for stage, seconds in by_stage.items():
-            slow = self._slow_groups(settings, stage, seconds, step_s)
+        for stage in self._last:
+            slow = self._slow_groups(settings, stage, step_s)
             persistent = [group for group in slow if self._usual[group, stage].steps >= settings.steps]
             if persistent:
-                findings.append(self._finding(stage, persistent, seconds, slow, rings, step_s))
+                findings.append(self._finding(stage, persistent, slow))
         return findings
 
     def took_s(self, stage: str, ranks: tuple[int, ...]) -> float | None:
         """What the collectives of all groups with these ranks took in a stage of the last step: the most of them."""
-        of_stage = [last for (_, of), last in self._last.items() if of == stage]
-        return max((time.took_s for group, time in of_stage if set(ranks) <= set(group)), default=None)
+        times = self._last.get(stage, {}).items()
+        took_s = (time.took_s for group, time in times if set(ranks) <= set(self._ranks.get(group, ())))
+        return max(took_s, default=None)
 
     def suspects(self, stage: str) -> bool:
         """May a link be slow in this stage, or is one?"""
         return any(usual.score > _SUSPECTED for (_, of), usual in self._usual.items() if of == stage)
 
-    def _slow_groups(
-        self, settings: slow_link.SlowLink, stage: str, seconds: dict[int, float], step_s: float
-    ) -> dict[int, float]:
+    def _slow_groups(self, settings: slow_link.SlowLink, stage: str, step_s: float) -> dict[int, float]:
         """Group to what is usual for it."""
-        slow, alike, base_s = dict[int, float](), dict[tuple[int, int], dict[int, float]](), _BASE_RATIO * step_s
-        for group, took_s in seconds.items():
-            ranks, time = self._last[group, stage]
-            alike.setdefault((len(ranks), time.calls), {})[group] = math.log(took_s + base_s)
-        for group, value, peers in ((group, value, each) for each in alike.values() for group, value in each.items()):
+        slow, base_s, times = dict[int, float](), _BASE_RATIO * step_s, self._last[stage]
+        values = {group: math.log(time.took_s + base_s) for group, time in times.items()}
+        does = {group: (len(self._ranks.get(group, ())), time.calls) for group, time in times.items()}
+        for group, value in values.items():
             before = self._usual.get((group, stage), _Usual())
             if not before.before and len(self._usual) >= _GROUPS_AT_MOST:
                 continue
-            level = self._level(settings, before, group, peers, base_s)
+            others = [values[other] for other in values if other != group and does[other] == does[group]]
+            level = self._level(settings, before, others, base_s)
             usual = self._usual[group, stage] = _add_step(before, level, value)
             if level is None:
                 continue
@@ -126,11 +124,8 @@ class Links:
                 slow[group] = usual_s
         return slow
 
-    def _level(
-        self, settings: slow_link.SlowLink, usual: _Usual, group: int, alike: dict[int, float], base_s: float
-    ) -> _Level | None:
+    def _level(self, settings: slow_link.SlowLink, usual: _Usual, others: list[float], base_s: float) -> _Level | None:
         """By its own history, or by groups that do the same, whichever is quicker; None: nothing to compare it with."""
-        others = [value for other, value in alike.items() if other != group]
         own = _level_of(usual.before) if len(usual.before) >= _LEARNT_FROM else None
         by_others = _level_of(others, own) if len(others) >= settings.peers else None
         level = min((level for level in (own, by_others) if level is not None), default=None)
@@ -139,11 +134,9 @@ class Links:
         slow_s = (1 + settings.effect) * max(0.0, math.exp(level.mean) - base_s)
         return level._replace(most=max(level.most, math.log(slow_s + base_s)))
 
-    def _finding(
-        self, stage: str, persistent: list[int], seconds: dict[int, float], slow: dict[int, float], rings: Collectives,
-        step_s: float,
-    ) -> Finding:  # fmt: skip
-        compared = {group: rings.groups.get(group, ()) for group in seconds}
+    def _finding(self, stage: str, persistent: list[int], slow: dict[int, float]) -> Finding:
+        seconds = {group: time.took_s for group, time in self._last[stage].items()}
+        compared = {group: self._ranks.get(group, ()) for group in seconds}
         alone = slow_link.find_shared(compared, slow)
         worst = max(persistent, key=lambda group: seconds[group] - slow[group])
         kind = "link" if alone or len(compared) > len(slow) else "communication"

@@ -191,10 +191,9 @@ class RoleHistory(RoleLessons):
     ) -> list[Finding]:  # fmt: skip
         findings: list[Finding] = []
         tied = naming.find_tied(measured, sums, self.base_s) if fires.any() else fires
-        threshold = slow_rank.threshold_for(limits, compared)
+        threshold, rows = slow_rank.threshold_for(limits, compared), self.norms.rows.of_any()
         for piece in np.flatnonzero(fires.any(axis=0)).tolist():
             score = np.where(np.isfinite(measured.excess[:, piece]), sums.score[:, piece], np.nan)
-            rows = self.norms.rows.of_any()
             sets = naming.sets_in(fires[:, piece], score, sums.mean[:, piece], threshold, self.members, rows)
             for slow in sets:
                 late_s = self._more_s(measured, measured.excess)[slow.places, piece]
