@@ -81,6 +81,10 @@ class Ranks:
         variance = np.sort(np.where(self.seen[:, at] >= 3, self.variance[:, at], np.inf), axis=0)[len(self.seen) // 4]
         return np.where(np.isfinite(variance), np.sqrt(np.fmax(variance, LEAST_NOISE**2)), np.inf)
 
+    def lowest_level(self, at: Whole) -> Vector:
+        """(K,) of the quarter that is lowest: by how much all are above the middle, as times lie far out above it."""
+        return np.asarray(np.sort(np.maximum(0.0, self.level[:, at]), axis=0)[len(self.level) // 4])
+
     def noise(self, at: Whole, values: Matrix) -> Matrix:
         """(M, K) standard deviation of each, from step to step; no less than is usual among all.
 

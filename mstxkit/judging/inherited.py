@@ -13,11 +13,11 @@ from ..store.values import finite_number
 from ..store.verdicts import ALL_SLOW, COMPUTE, IMBALANCE, INPUT, JITTER, NOT_ENOUGH_EVIDENCE, Verdict
 from .evidence import RoleStep
 from .findings import Finding, Key
-from .links import LINK
+from .links import BASE_RATIO, LINK
 from .measuring import INSIDE
 from .roles import RoleHistory
 from .shaping import key_of
-from .standing import GONE_LEAST, GONE_MOST, LEFT_SHARE
+from .standing import GONE_LEAST, GONE_MOST, add_gone
 
 # Of one role's stage, rank verdicts explain why it has become slower.
 OF_NOBODY, EXPLAINED = (ALL_SLOW, NOT_ENOUGH_EVIDENCE, JITTER), "explained by another verdict"
@@ -75,7 +75,7 @@ class InheritedVerdicts:
             is_told = waiting.verdict.role == step.role and step.step > (waiting.verdict.step or -1)
             if is_told and (by_rings or not is_late):
                 share = None if by_rings and not has_rings else _share_left(waiting.verdict, history)
-                gone = waiting.gone if share is None else max(0.0, waiting.gone + (-1 if share > LEFT_SHARE else 1))
+                gone = waiting.gone if share is None else add_gone(waiting.gone, share)
                 unheard_of = waiting.unheard_of + 1 if share is None else 0
                 self._waiting[key] = waiting = waiting._replace(gone=gone, unheard_of=unheard_of)
                 is_explained = waiting.verdict.kind in OF_NOBODY and waiting.verdict.stage in explained
@@ -111,8 +111,9 @@ def _share_left(verdict: Verdict, history: RoleHistory) -> float | None:
         seen = None if key is None else history.seen(Finding(key, -1, 0, 0.0, 0.0, 0.0))
         return None if seen is None else seen.excess / math.log1p(ratio)
     now_s = history.took_s(where, stage, verdict.group)
-    if now_s is None or usual_s is None or usual_s <= 0 or now_s <= 0:
+    if now_s is None or usual_s is None or usual_s < 0 or now_s <= 0:
         return None
     # What all take is said as it was in the fault, what a link takes as it was before.
+    base_s = BASE_RATIO * (finite_number(verdict.evidence.get("step_s")) or 0.0) if where == LINK else 0.0
     before_s = usual_s if where == LINK else usual_s / (1 + ratio)
-    return math.log(now_s / before_s) / math.log1p(ratio)
+    return math.log((now_s + base_s) / max(before_s + base_s, 1e-9)) / math.log1p(ratio)

@@ -23,7 +23,7 @@ from .measuring import INSIDE
 from .roles import RoleHistory
 from .settings import JudgeSettings, default_settings
 from .shaping import StepCounts, TakingStages, pick_compared
-from .standing import StandingVerdict, parts_of, share_out
+from .standing import StandingVerdict, share_out
 
 # Rings that are asked for: of so many steps back and ahead; not again for so many steps, which become twice as many
 # each time, up to a limit; and in vain so many times.
@@ -133,7 +133,7 @@ class JobJudge:
     def _explained(self, role: str) -> set[str]:
         """Stages of which it is known why they are slow."""
         own = [standing for standing in self._of_role(role) if standing.finding.key.kind not in OF_NOBODY]
-        return {stage for standing in own for stage in standing.stages}
+        return {stage for standing in own for _, stage in standing.pieces}
 
     # Verdicts.
 
@@ -175,7 +175,7 @@ class JobJudge:
             begun = StandingVerdict.begin(finding, step.role, step.step, history)
             is_full = len(self._standing) >= _VERDICTS_AT_MOST
             is_said = self._is_part_of_another(begun) or self._is_beside_another(begun)
-            if is_full or is_said or begun.is_absorbed or self._is_nothing_alone(begun, shown.findings):
+            if is_full or is_said or self._is_nothing(begun, shown.findings):
                 continue
             yield from self._withdraw_parts_of(begun, step, now_ns)
             yield self._begin_verdict(begun, step, now_ns)
@@ -220,7 +220,8 @@ class JobJudge:
         return finding.is_hidden and not all(map(set(finding.members).isdisjoint, named))
 
     def _is_part_of_another(self, standing: StandingVerdict) -> bool:
-        return any(standing.is_explained_by(other.finding) for other in self._of_role(standing.verdict.role))
+        pieces = (piece for other in self._of_role(standing.verdict.role) for piece in other.pieces.values())
+        return any(standing.is_explained_by(piece.finding) for piece in pieces)
 
     def _is_beside_another(self, standing: StandingVerdict) -> bool:
         """Does nobody wait for it, as all wait for another one? Or is it known already, by whatever name?
@@ -232,23 +233,22 @@ class JobJudge:
             return standing.finding.key.kind in OF_NOBODY
         others = self._of_other_ranks(standing)
         if standing.finding.blames_a_rank and others:
-            standing.compare_with(parts_of(others))
+            standing.compare_with([part for other in others for part in other.parts()])
         is_other = bool(others) or self._left.blames_another(standing.verdict)
-        return is_other and standing.finding.blames_a_rank and not standing.costs_anything()
+        return is_other and standing.finding.blames_a_rank and standing.costs_nothing
 
-    def _is_nothing_alone(self, standing: StandingVerdict, findings: Iterable[Finding]) -> bool:
-        """Would next to nothing be won without it, though no other rank stands out that would hide what it costs?
-
-        It stood out by more than what is asked for, and yet others came as late for one reason or another.
+    def _is_nothing(self, standing: StandingVerdict, findings: Iterable[Finding]) -> bool:
+        """Would next to nothing be won without it, also once other ranks that stand out, and hide what it costs, are
+        gone? It stood out by more than what is asked for, and yet others came as late for one reason or another.
         """
-        if not standing.finding.blames_a_rank or standing.costs_anything(is_alone=True):
-            return False
+        if not standing.costs_nothing or not standing.finding.blames_a_rank:
+            return standing.costs_nothing
         own = standing.finding.part().members
         others = [other for other in findings if other.blames_a_rank and not set(other.part().members) <= set(own)]
         if not others:
             return not self._of_other_ranks(standing)
         standing.compare_with([other.part() for other in others])
-        return not standing.costs_anything(is_alone=True)
+        return standing.costs_nothing
 
     def _begin_verdict(self, standing: StandingVerdict, step: RoleStep, now_ns: int) -> Verdict:
         left = self._left.take(standing.verdict, standing.finding.key.where)

@@ -19,7 +19,7 @@ LINK = "link"
 _GROUPS_AT_MOST = 8192
 _LEARNT_FROM = 5
 # Times are compared as logarithms of so much more than they are: a share of the step.
-_BASE_RATIO = 0.01
+BASE_RATIO = 0.01
 # Deviations a step that are noise, that one step counts at most, that added up are a fault; and the least noise.
 _SLACK, _CLIP, _THRESHOLD, _LEAST_NOISE = 0.75, 3.0, 12.0, 0.15
 # What is usual, and what is slow, must have been seen in so many steps together: of a few nobody knows how they vary.
@@ -91,7 +91,7 @@ class Links:
             slow = self._slow_groups(settings, stage, step_s)
             persistent = [group for group in slow if self._usual[group, stage].steps >= settings.steps]
             if persistent:
-                findings.append(self._finding(stage, persistent, slow))
+                findings.append(self._finding(stage, persistent, slow, BASE_RATIO * step_s))
         return findings
 
     def took_s(self, stage: str, ranks: tuple[int, ...]) -> float | None:
@@ -100,13 +100,18 @@ class Links:
         took_s = (time.took_s for group, time in times if set(ranks) <= set(self._ranks.get(group, ())))
         return max(took_s, default=None)
 
+    def share_a_rank(self, some: Iterable[int], others: Iterable[int]) -> bool:
+        """Is there a rank in one of some groups and in one of others?"""
+        ranks, of_others = (set[int]().union(*(self._ranks.get(group, ()) for group in of)) for of in (some, others))
+        return not ranks.isdisjoint(of_others)
+
     def suspects(self, stage: str) -> bool:
         """May a link be slow in this stage, or is one?"""
         return any(usual.score > _SUSPECTED for (_, of), usual in self._usual.items() if of == stage)
 
     def _slow_groups(self, settings: slow_link.SlowLink, stage: str, step_s: float) -> dict[int, float]:
         """Group to what is usual for it."""
-        slow, base_s, times = dict[int, float](), _BASE_RATIO * step_s, self._last[stage]
+        slow, base_s, times = dict[int, float](), BASE_RATIO * step_s, self._last[stage]
         values = {group: math.log(time.took_s + base_s) for group, time in times.items()}
         does = {group: (len(self._ranks.get(group, ())), time.calls) for group, time in times.items()}
         for group, value in values.items():
@@ -118,9 +123,9 @@ class Links:
             usual = self._usual[group, stage] = _add_step(before, level, value)
             if level is None:
                 continue
-            usual_s, more = math.exp(level.mean) - base_s, usual.excess / max(1, usual.steps)
+            usual_s, more = max(0.0, math.exp(level.mean) - base_s), usual.excess / max(1, usual.steps)
             mean_s = math.exp(level.mean + more) - base_s
-            if usual.is_slow and slow_link.is_slow(settings, mean_s, max(usual_s, 1e-9), step_s):
+            if usual.is_slow and slow_link.is_slow(settings, mean_s, usual_s, step_s):
                 slow[group] = usual_s
         return slow
 
@@ -134,7 +139,7 @@ class Links:
         slow_s = (1 + settings.effect) * max(0.0, math.exp(level.mean) - base_s)
         return level._replace(most=max(level.most, math.log(slow_s + base_s)))
 
-    def _finding(self, stage: str, persistent: list[int], slow: dict[int, float]) -> Finding:
+    def _finding(self, stage: str, persistent: list[int], slow: dict[int, float], base_s: float) -> Finding:
         seconds = {group: time.took_s for group, time in self._last[stage].items()}
         compared = {group: self._ranks.get(group, ()) for group in seconds}
         alone = slow_link.find_shared(compared, slow)
@@ -143,7 +148,7 @@ class Links:
         more_s = seconds[worst] - slow[worst]
         names = tuple(alone) if len(alone) == 2 else tuple(compared[worst])
         return Finding(
-            Key(kind, LINK, stage), -1, self._usual[worst, stage].steps, more_s / max(slow[worst], 1e-9), more_s, 1.5,
+            Key(kind, LINK, stage), -1, self._usual[worst, stage].steps, more_s / (slow[worst] + base_s), more_s, 1.5,
             names, {
                 "collectives_s": seconds[worst], "usual_s": slow[worst], "slow_groups": len(slow),
                 "groups": len(compared), **({"ranks": spans_in_words(alone)} if alone else {}),

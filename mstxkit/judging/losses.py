@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass
 from typing import Iterable, Iterator, Mapping, NamedTuple, Sequence
 
 import numpy as np
@@ -24,7 +23,7 @@ from .shaping import key_of
 # in so many it must have lasted where one role hands over to another.
 _STEPS, _BYTES_AT_MOST = 12, 64 << 20
 _WINDOW, _WINDOW_OF_RINGS, _FEW = 8, 2, 2
-_LOSS_FOLLOWS = 0.05
+_LAST_LOSSES = 24
 
 
 class StepLoss(NamedTuple):
@@ -39,29 +38,30 @@ class StepLoss(NamedTuple):
     length_s: float
 
 
-@dataclass
 class LossRatio:
-    """Share of steps that is lost by something: by how much shorter they would be without it, as of late."""
+    """Share of the last steps that is lost by something: by how much shorter they would be without it.
 
-    _lost_s: float = 0.0
-    _length_s: float = 0.0
-    times: int = 0
-    is_open: bool = False
+    Attributes:
+        times: In so many steps it has shown.
+        is_open: Was there one of which it is not known?
+    """
+
+    def __init__(self) -> None:
+        self._last = deque[StepLoss](maxlen=_LAST_LOSSES)
+        self.times, self.is_open = 0, False
 
     @property
     def ratio(self) -> float:
         """Share of the step that is lost."""
-        return min(1.0, max(0.0, self._lost_s / self._length_s)) if self._length_s > 0 else 0.0
+        lost_s, length_s = map(sum, zip(*self._last)) if self._last else (0.0, 0.0)
+        return min(1.0, max(0.0, lost_s / length_s)) if length_s > 0 else 0.0
 
     def add(self, lost: StepLoss | None) -> None:
         """One step more; None: it does not show."""
         self.is_open |= lost is not None and bool(np.isnan(lost.seconds))
-        if lost is None or np.isnan(lost.seconds):
-            return
-        self.times += 1
-        rate = max(1 / self.times, _LOSS_FOLLOWS)
-        self._lost_s += rate * (lost.seconds - self._lost_s)
-        self._length_s += rate * (lost.length_s - self._length_s)
+        if lost is not None and not np.isnan(lost.seconds):
+            self.times += 1
+            self._last.append(lost)
 
 
 class JobLosses:

@@ -183,10 +183,14 @@ class _Replay:
             lead = _through_calls(course, course.entered, together, in_calls, lead) if at == together[0] else lead
             parts = [part for part in parts if not (part.is_inside or part.of_groups)]
         elif mode == WAITS:
-            lead = _meet_earlier(course.came_s[:, at], lead, course.meets[at])
+            came_s, meets = course.came_s[:, at], course.meets[at]
+            sooner_s = _most_in_each(came_s, meets) - _most_in_each(came_s - lead, meets)
+            lead = np.where(np.isfinite(came_s), sooner_s, lead)
         elif mode == FED:
             lead = self._fed(course, at, lead)
         rows, less_s = course.rows[at], _sum_of(parts, len(lead))
+        if course.entered is None and any(part.is_inside for part in parts):
+            less_s = _most_in_each(less_s, course.meets[at])  # nothing tells of the step where they wait for each other
         if rows is not None and course.entered is None:
             return handed_on(rows, course.done_s[:, at] - course.came_s[:, at], lead, less_s)
         return lead + less_s
@@ -248,19 +252,19 @@ def _through_calls(
 
 
 def _shared_out(entered: Entered, here: Whole, stage: int, less_s: Vector) -> tuple[Vector, Vector]:
-    """(K,) what is taken away before each entry, (M,) and behind the last: where the member took longer than others."""
-    member, own = entered.rings.member[here], entered.own_s[here]
+    """(K,) what is taken away before each entry, (M,) and behind the last: first where the member took longer than the
+    others in that collective; of what is more than that (they are slow too) each entry's own time loses its share.
+    """
+    member, own, count = entered.rings.member[here], entered.own_s[here], len(less_s)
     more = np.maximum(0.0, own - _of_others(entered.call[here], own))
     behind = np.maximum(0.0, entered.behind_s[:, stage])
-    count = len(less_s)
     total = np.bincount(member, more, count) + behind
-    is_none = total <= 0
-    more, behind = np.where(is_none[member], own, more), np.where(is_none, 0.0, behind)
-    total = np.where(is_none, np.maximum(np.bincount(member, own, count), 1e-12), total)
-    share = less_s / total
+    share = less_s / np.maximum(total, np.maximum(less_s, 1e-12))
+    taken = more * share[member]
+    of_all = (less_s - share * total) / np.maximum(np.bincount(member, own - taken, count), 1e-12)
     of_entry = np.zeros(len(entered.call))
-    of_entry[here] = np.minimum(more * share[member], own)
-    return of_entry, np.minimum(behind * share, behind)
+    of_entry[here] = taken + (own - taken) * np.minimum(1.0, of_all)[member]
+    return of_entry, behind * share
 
 
 def _of_others(call: Whole, own: Vector) -> Vector:
@@ -300,15 +304,12 @@ def _sum_of(parts: Sequence[Less], count: int) -> Vector:
     return np.asarray(sum((part.seconds for part in parts), np.zeros(count)))
 
 
-def _meet_earlier(came_s: Vector, lead: Vector, labels: Labels | None) -> Vector:
-    """All who meet go on together, by so much earlier."""
-    there = np.isfinite(came_s)
-    group = np.zeros(len(came_s), np.int64) if labels is None else np.unique(labels, return_inverse=True)[1]
-    last, sooner = (np.full(int(group.max(initial=0)) + 1, -np.inf) for _ in range(2))
-    np.maximum.at(last, group[there], came_s[there])
-    np.maximum.at(sooner, group[there], (came_s - lead)[there])
-    with np.errstate(invalid="ignore"):
-        return np.where(there, (last - sooner)[group], lead)
+def _most_in_each(values: Vector, labels: Labels | None) -> Vector:
+    """(M,) the largest of those that each meets."""
+    group = np.zeros(len(values), np.int64) if labels is None else np.unique(labels, return_inverse=True)[1]
+    most = np.full(int(group.max(initial=0)) + 1, np.nan)
+    np.fmax.at(most, group, values)
+    return np.asarray(most[group])
 
 
 def near_to(course: Course, those: Truths) -> Truths:

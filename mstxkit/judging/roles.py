@@ -125,7 +125,7 @@ class RoleHistory(RoleLessons):
         noise, is_settled = measured.noise, self.ranks.seen[:, at] >= settings.of(Gates).first
         findings: list[Finding] = []
         if may_judge:
-            excess = np.where(is_settled, measured.excess, np.nan)
+            excess = np.where(is_settled, measured.excess - self.ranks.lowest_level(at), np.nan)
             sums = self.ranks.add(limits, at, excess, noise)
             fires = slow_rank.find_slow(limits, sums, excess.size) & self._stands_out(measured, sums, settings)
             lost_ratio = self._lost_s(measured, sums) / self.step_s

@@ -5,40 +5,50 @@ from __future__ import annotations
 import hashlib
 import math
 from dataclasses import dataclass, field
-from typing import Any, Iterable, Sequence
+from itertools import chain
+from typing import Any, Sequence
 
 from ..store.verdicts import ALL_SLOW, SERIAL, Verdict
 from . import wording
-from .cutting import IN
+from .cutting import BEFORE, IN
 from .findings import Finding, Seen, Surplus
 from .links import LINK
 from .losses import LossRatio, StepLoss
-from .measuring import BEHIND, INSIDE
+from .measuring import BEHIND, BEHIND_GAP, INSIDE
 from .roles import RoleHistory
 from .stalls import NOW_AND_THEN
 
 # A verdict that stands is said again when its impact has changed by so much, or when it is twice as old.
-_CHANGED_RATIO, _CHANGED_LEAST = 0.3, 0.01
+_CHANGED_RATIO, _CHANGED_LEAST = 0.15, 0.01
 _FOLLOWS = 0.1
-# Evidence is gone where less than this share of the excess is left; for so many steps at least, and at most.
-LEFT_SHARE, GONE_LEAST, GONE_MOST = 0.5, 5.0, 60.0
+# Evidence is gone where less than this share of the excess is left, for so many steps at least, and at most: in the
+# mean, in which one step counts so many times its share at most.
+LEFT_SHARE, GONE_LEAST, GONE_MOST, _SHARE_AT_MOST = 0.5, 5.0, 60.0, 3.0
 # A rank of which the step loses less than this share makes nobody wait.
 _COSTS_LEAST = 0.004
-# One of which it loses less than that makes nobody wait though no other stands out.
-_COSTS_ALONE = 0.003
 # What a step counts in which nothing is seen of it.
 _UNSEEN = 0.1
 
 
 class _Excess:
-    """How much too long one piece takes, as of late: a logarithm."""
+    """How much too long one piece takes in the steps in which it does, as of late: a logarithm. `is_there`: was the
+    last one of these?
+    """
 
     def __init__(self, finding: Finding) -> None:
-        self.finding, self.value, self.steps = finding, math.log1p(finding.ratio), finding.steps
+        self.finding, self.value, self.steps, self.is_there = finding, math.log1p(finding.ratio), finding.steps, True
 
     def follow(self, excess: float) -> None:
-        self.steps += 1
-        self.value += max(1 / self.steps, _FOLLOWS) * (excess - self.value)
+        self.is_there = excess > LEFT_SHARE * math.log1p(self.finding.ratio)
+        if self.is_there:
+            self.steps += 1
+            self.value += max(1 / self.steps, _FOLLOWS) * (excess - self.value)
+
+
+def _time_of(finding: Finding) -> tuple[str, str]:
+    """Which time it is of: inside of a stage and in it is the same."""
+    where = {INSIDE: IN, BEHIND: IN, BEHIND_GAP: BEFORE}.get(finding.key.where, finding.key.where)
+    return where, finding.key.stage
 
 
 @dataclass(eq=False)
@@ -49,8 +59,7 @@ class StandingVerdict:
         finding: As it was when it was judged.
         verdict: As it was said last.
         history: Of the role that it is of.
-        excess: How much too long the piece takes that it was found by.
-        also: What else of the same rank, or set of ranks, takes too long: by where and stage.
+        pieces: What of the same rank, or set of ranks, takes too long: by where and stage.
         together: What is lost by all causes that stand in the role, where there are several; None: it stands alone.
         beside: What is lost by this one more than by all the others.
     """
@@ -58,14 +67,13 @@ class StandingVerdict:
     finding: Finding
     verdict: Verdict
     history: RoleHistory
-    excess: _Excess
+    pieces: dict[tuple[str, str], _Excess]
     steps: int = 0
     times_seen: int = 0
     gone: float = 0.0
     loss: LossRatio = field(default_factory=LossRatio)
     together: LossRatio | None = None
     beside: LossRatio | None = None
-    also: dict[tuple[str, str], _Excess] = field(default_factory=dict)
     coverage: float = 0.0
     where: Seen | None = None
     said_at: int = 0
@@ -82,7 +90,7 @@ class StandingVerdict:
             hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:16], 0, step, finding.kind,
             finding.owner or finding.key.stage, peer and peer.rank, role, since, group=finding.group, process=process,
         )  # fmt: skip
-        begun = cls(finding, verdict, history, _Excess(finding), finding.steps, finding.steps)
+        begun = cls(finding, verdict, history, {_time_of(finding): _Excess(finding)}, finding.steps, finding.steps)
         if finding.key.where != NOW_AND_THEN:
             begun.loss = begun._loss_of_last(finding.steps)
         if not begun.loss.times:
@@ -93,20 +101,23 @@ class StandingVerdict:
         return begun
 
     def parts(self) -> list[Surplus]:
-        """All that takes too long by this cause."""
-        return [excess.finding.part(excess.value) for excess in (self.excess, *self.also.values())]
+        """All that takes too long by this cause, in steps in which it does."""
+        return [piece.finding.part(piece.value) for piece in self.pieces.values()]
 
-    @property
-    def stages(self) -> set[str]:
-        """In which too much time is spent by this cause, or before which."""
-        return {self.finding.key.stage, *(stage for _, stage in self.also)}
+    def parts_now(self) -> list[Surplus]:
+        """The same of those that took too long in the last step."""
+        return [piece.finding.part(piece.value * piece.is_there) for piece in self.pieces.values()]
 
     def join(self, finding: Finding) -> None:
-        """The same rank, or set of ranks, takes too long there as well. Not counted twice: inside of a stage and in it
-        is the same time.
-        """
-        if finding.key.stage not in self.stages:
-            self.also[finding.key.where, finding.key.stage] = _Excess(finding)
+        """The same rank, or set of ranks, takes too long there as well. A link is said to be of the fewest ranks."""
+        time, is_link = _time_of(finding), finding.key.where == LINK
+        is_new = time not in self.pieces
+        if is_new or is_link:
+            self.pieces[time] = _Excess(finding)
+        if is_link and len(finding.group) < len(self.finding.group):
+            self.finding, self.evidence = finding, _make_evidence(finding, self.history)
+            self.verdict = self.verdict._replace(stage=finding.key.stage)
+        if is_new:
             self.loss = self._loss_of_last(finding.steps)
 
     def _loss_of_last(self, steps: int) -> LossRatio:
@@ -129,11 +140,10 @@ class StandingVerdict:
         # Of a link a fault's test says so for long: what this step's collectives took counts.
         is_link = again is not None and again.key.where == LINK
         is_there = again is not None and (not is_link or again.lost_s > LEFT_SHARE * self.finding.lost_s)
-        is_there = is_there if seen is None else seen.excess > LEFT_SHARE * math.log1p(self.finding.ratio)
-        self.times_seen += is_there
+        share = float(is_there) if seen is None else seen.excess / math.log1p(self.finding.ratio)
+        self.times_seen += share > LEFT_SHARE
         self._follow_loss(again, seen)
-        is_there = is_there and not self._costs_nothing_any_more()
-        self.gone = max(0.0, self.gone - 1) if is_there else self.gone + 1
+        self.gone = add_gone(self.gone, 0.0 if self._is_over else share)
         if seen is not None:
             self.coverage += _FOLLOWS * (seen.coverage - self.coverage)
             self.where = seen
@@ -141,7 +151,7 @@ class StandingVerdict:
             if len(again.members) > len(self.finding.members) > 0:  # of the same host there are more
                 self.finding = self.finding._replace(members=again.members, group=again.group)
             self.evidence = _make_evidence(again, self.history)
-            self.show_all(not again.is_hidden and self.costs_anything(is_alone=True))
+            self.show_all(not again.is_hidden and self.costs_anything())
 
     def show_all(self, is_known: bool) -> None:
         """Where nobody can hide that all are slow, it is known once and for all, also if somebody could hide later."""
@@ -156,24 +166,24 @@ class StandingVerdict:
         excess = seen.excess if seen is not None else None if again is None else math.log1p(again.ratio)
         if excess is None:
             return
-        self.excess.finding = again or self.excess.finding
-        self.excess.follow(excess)
-        for other in self.also.values():
+        main = self.pieces[_time_of(self.finding)]
+        main.finding = again or main.finding
+        main.follow(excess)
+        for other in self.pieces.values():
             seen_there = self.history.seen(other.finding)
-            if seen_there is not None:
+            if other is not main and seen_there is not None:
                 other.follow(seen_there.excess)
-        self.loss.add(self.history.lost(self.parts()))
-
-    def _costs_nothing_any_more(self) -> bool:
-        """Is nobody kept waiting by it any more, though it is as slow as before: has something else taken its place?"""
-        is_nothing = self.is_absorbed or (self.finding.blames_a_rank and not self.costs_anything(is_alone=True))
-        return self.loss.times > GONE_LEAST and is_nothing
+        self.loss.add(self.history.lost(self.parts_now()))
 
     @property
-    def is_absorbed(self) -> bool:
-        """Would no step be shorter without it, as something else takes as long, another role that all wait for say?"""
+    def costs_nothing(self) -> bool:
+        """Though it is as slow as before, would no step be shorter without it: does something else take as long?"""
         is_of_nobody = self.finding.kind in (ALL_SLOW, SERIAL) or (self.finding.is_hidden and self.finding.members)
-        return bool(is_of_nobody) and not self.costs_anything(is_alone=True)
+        return bool(is_of_nobody or self.finding.blames_a_rank) and not self.costs_anything()
+
+    @property
+    def _is_over(self) -> bool:
+        return self.loss.times > GONE_LEAST and self.costs_nothing
 
     def is_explained_by(self, finding: Finding) -> bool:
         """Is what it says a part of that? Who shares a slow link leaves its collectives a little later; and of who is
@@ -190,9 +200,11 @@ class StandingVerdict:
         return bool(self.finding.key.member) and self.finding.key[1:] == other.finding.key[1:]
 
     def is_of_same_ranks(self, finding: Finding) -> bool:
-        """Are the same ranks blamed, or some of these? Or is it the same controller?"""
+        """Are the same ranks blamed, or some of these? Or is it the same controller, or are slow links of one rank?"""
         if self.finding.is_of_controller:
             return finding.is_of_controller
+        if self.finding.key.where == LINK == finding.key.where:
+            return self.history.links.share_a_rank(self.finding.slow, finding.slow)
         own, others = self.finding.part().members, finding.part().members
         return self.finding.blames_a_rank and finding.blames_a_rank and bool(others) and set(others) <= set(own)
 
@@ -201,12 +213,9 @@ class StandingVerdict:
         """Share of the step that is won without it: alone, or once the other causes are gone."""
         return max(self.loss.ratio, 0.0 if self.beside is None else self.beside.ratio)
 
-    def costs_anything(self, is_alone: bool = False) -> bool:
-        """Is anything lost by it, where members wait for each other? `is_alone`: no other rank stands out, which would
-        hide what it costs.
-        """
-        least = _COSTS_ALONE if is_alone else _COSTS_LEAST
-        return not self.history.somebody_waits or self.cost_ratio >= least
+    def costs_anything(self) -> bool:
+        """Is anything lost by it, where members wait for each other?"""
+        return not self.history.somebody_waits or self.cost_ratio >= _COSTS_LEAST
 
     def compare_with(self, others: list[Surplus]) -> None:
         """What it costs beside these, by the last steps."""
@@ -219,8 +228,9 @@ class StandingVerdict:
 
     def why_gone(self, step: int) -> str:
         """Why it is withdrawn once it is gone."""
-        costs_nothing = self._costs_nothing_any_more() and self.times_seen
-        return f"{'nobody waits for it' if costs_nothing else 'not seen'} any more up to step {step}"
+        return (
+            f"{'nobody waits for it' if self._is_over and self.times_seen else 'not seen'} any more up to step {step}"
+        )
 
     def is_gone(self) -> bool:
         """Has there been no evidence for as long as it took to find it?"""
@@ -249,12 +259,18 @@ class StandingVerdict:
 
     def _of_several(self) -> dict[str, Any]:
         """What is lost together with other causes, and where else these ranks take too long."""
-        also = sorted({excess.finding.owner or stage for (_, stage), excess in self.also.items()})
+        findings = (piece.finding for piece in self.pieces.values())
+        also = sorted({finding.owner or finding.key.stage for finding in findings} - {self.verdict.stage})
         evidence: dict[str, Any] = {"also_in": ", ".join(also)} if also else {}
         if self.together is not None and self.beside is not None:
             evidence["together_ratio"] = round(self.together.ratio, 4)
             evidence["beside_ratio"] = round(self.beside.ratio, 4)
         return evidence
+
+
+def add_gone(gone: float, share: float) -> float:
+    """For how many steps evidence has been gone, after one in which this share of the excess was left."""
+    return max(0.0, gone + 2 * (LEFT_SHARE - min(max(0.0, share), _SHARE_AT_MOST)))
 
 
 def share_out(several: Sequence[StandingVerdict]) -> None:
@@ -263,18 +279,14 @@ def share_out(several: Sequence[StandingVerdict]) -> None:
         for standing in several:
             standing.together = standing.beside = None
         return
-    history, joint = several[0].history, several[0].history.lost(parts_of(several))
-    for standing in several:
-        without = history.lost(parts_of(other for other in several if other is not standing))
+    history, parts = several[0].history, [standing.parts_now() for standing in several]
+    joint = history.lost([*chain(*parts)])
+    for at, standing in enumerate(several):
+        without = history.lost([*chain(*parts[:at], *parts[at + 1 :])])
         standing.together, standing.beside = standing.together or LossRatio(), standing.beside or LossRatio()
         standing.together.add(joint)
         if joint is not None and without is not None:
             standing.beside.add(StepLoss(joint.seconds - without.seconds, joint.length_s))
-
-
-def parts_of(several: Iterable[StandingVerdict]) -> list[Surplus]:
-    """All that takes too long by these causes."""
-    return [part for standing in several for part in standing.parts()]
 
 
 def _make_evidence(finding: Finding, history: RoleHistory) -> dict[str, Any]:

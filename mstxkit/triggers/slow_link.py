@@ -46,4 +46,4 @@ def find_shared(groups: Mapping[int, tuple[int, ...]], slow: Iterable[int]) -> t
 def is_slow(settings: SlowLink, seconds: float, usual_s: float, step_s: float) -> bool:
     """Does a group's collectives take so much longer than usual that the step feels it?"""
     more_s = seconds - usual_s
-    return usual_s > 0 and more_s > settings.effect * usual_s and more_s > settings.impact * step_s
+    return more_s > settings.effect * usual_s and more_s > settings.impact * step_s
