@@ -146,11 +146,6 @@ def verdict_in(occasion: str) -> tuple[str, str] | None:
     return (match[1], match[2]) if match else None
 
 
-def turn_of(verdict: Verdict) -> tuple[bool, float, str]:
-    """Sorts by whose turn it is: what costs most first; that everybody is slow, of which no rank is the cause, last."""
-    return verdict.kind == kinds.ALL_SLOW, -verdict.impact_ratio, verdict.id
-
-
 def refused_by_itself(verdict: Verdict, limits: Acting) -> NotAsked | None:
     """Why it is none to act on, whoever could be asked; None where it is."""
     if verdict.kind not in PRESETS:

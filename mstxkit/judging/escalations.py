@@ -17,7 +17,7 @@ from ..store import fate, layout, request
 from ..store.fate import Asked, Fates, Heard, Progress
 from ..store.report import DONE, EXPIRED, FAILED, IN_A_SESSION
 from ..store.session_file import read_sessions
-from ..store.verdicts import Verdict
+from ..store.verdicts import ALL_SLOW, Verdict
 from . import acting
 from .acting import Acting, Earlier, NotAsked, Peers
 from .speakers import Speakers
@@ -89,7 +89,8 @@ class Escalations:
             return []
         self._learn(now_ns)
         blamed = {v.rank for v in holding if v.is_blaming and v.rank is not None and v.impact_ratio >= limits.impact}
-        waiting.sort(key=acting.turn_of)
+        # What costs most first; that everybody is slow, of which no rank is the cause, last.
+        waiting.sort(key=lambda verdict: (verdict.kind == ALL_SLOW, -verdict.impact_ratio, verdict.id))
         return list(self._answered(waiting, blamed, limits, now_ns))
 
     def _answered(self, waiting: Sequence[Verdict], blamed: set[int], limits: Acting, now_ns: int) -> Iterator[Verdict]:

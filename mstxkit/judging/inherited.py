@@ -21,8 +21,7 @@ from .standing import GONE_LEAST, GONE_MOST, add_gone
 
 # Of one role's stage, rank verdicts explain why it has become slower.
 OF_NOBODY, EXPLAINED = (ALL_SLOW, NOT_ENOUGH_EVIDENCE, JITTER), "explained by another verdict"
-# Without any step that tells of it, for so many steps of its role.
-_UNHEARD_OF = 150
+_UNHEARD_OF = 150  # steps of its role, none of which tells of it
 
 
 class _Waiting(NamedTuple):
@@ -100,8 +99,9 @@ def _why_gone(waiting: _Waiting, step: int) -> str:
 def _share_left(verdict: Verdict, history: RoleHistory) -> float | None:
     """How much of its excess the step that was closed last has; None: it tells nothing of it."""
     where, stage = verdict.evidence.get("where"), verdict.stage
-    ratio, usual_s = (finite_number(verdict.evidence.get(name)) for name in ("excess_ratio", "usual_s"))
-    if ratio is None or ratio <= 0 or not isinstance(where, str) or stage is None:
+    numbers = (finite_number(verdict.evidence.get(name)) for name in ("excess_ratio", "usual_s", "step_s"))
+    ratio, usual_s, step_s = (number or 0.0 for number in numbers)
+    if ratio <= 0 or not isinstance(where, str) or stage is None:
         return None
     if verdict.rank is not None or verdict.kind in (COMPUTE, INPUT, IMBALANCE):
         members = [key_of(peer) for peer in history.members if peer.rank == verdict.rank]
@@ -111,9 +111,8 @@ def _share_left(verdict: Verdict, history: RoleHistory) -> float | None:
         seen = None if key is None else history.seen(Finding(key, -1, 0, 0.0, 0.0, 0.0))
         return None if seen is None else seen.excess / math.log1p(ratio)
     now_s = history.took_s(where, stage, verdict.group)
-    if now_s is None or usual_s is None or usual_s < 0 or now_s <= 0:
-        return None
     # What all take is said as it was in the fault, what a link takes as it was before.
-    base_s = BASE_RATIO * (finite_number(verdict.evidence.get("step_s")) or 0.0) if where == LINK else 0.0
-    before_s = usual_s if where == LINK else usual_s / (1 + ratio)
-    return math.log((now_s + base_s) / max(before_s + base_s, 1e-9)) / math.log1p(ratio)
+    base_s, before_s = (BASE_RATIO * step_s, usual_s) if where == LINK else (0.0, usual_s / (1 + ratio))
+    if now_s is None or now_s <= 0 or before_s + base_s <= 0:
+        return None
+    return math.log((now_s + base_s) / (before_s + base_s)) / math.log1p(ratio)

@@ -20,10 +20,9 @@ from .replay import Course, Less, Place
 from .shaping import key_of
 
 # The last steps are kept, so that a new verdict rests on more than one; so many are gone through for what one loses;
-# in so many it must have lasted where one role hands over to another.
+# in so many it must have lasted where one role hands over to another. An impact is the mean of so many.
 _STEPS, _BYTES_AT_MOST = 12, 64 << 20
-_WINDOW, _WINDOW_OF_RINGS, _FEW = 8, 2, 2
-_LAST_LOSSES = 24
+_WINDOW, _WINDOW_OF_RINGS, _FEW, _OF_IMPACT = 8, 2, 2, 24
 
 
 class StepLoss(NamedTuple):
@@ -47,7 +46,7 @@ class LossRatio:
     """
 
     def __init__(self) -> None:
-        self._last = deque[StepLoss](maxlen=_LAST_LOSSES)
+        self._last = deque[StepLoss](maxlen=_OF_IMPACT)
         self.times, self.is_open = 0, False
 
     @property

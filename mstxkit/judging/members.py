@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Iterable, Sequence
+from typing import Sequence
 
 import numpy as np
 
@@ -100,11 +100,8 @@ class HandingProcesses:
 
     def replaced_hosts(self) -> set[SendingHost]:
         """Those of which something is known, and all of whose processes were started again on others."""
-        living = [n for name, n in self._numbers.items() if not self.books[self.book_of[n]].has_ended(name)]
-        return self._hosts_of(self._numbers.values()) - self._hosts_of(living)
-
-    def _hosts_of(self, numbers: Iterable[int]) -> set[SendingHost]:
-        return {self.hosts[self.host_of[number]] for number in numbers}
+        every = [(name, self.books[self.book_of[n]], self.hosts[self.host_of[n]]) for name, n in self._numbers.items()]
+        return {host for *_, host in every} - {host for name, book, host in every if not book.has_ended(name)}
 
     def end(self, number: int) -> None:
         """Nothing comes of this process any more; its number may be another one's from now on."""

@@ -10,6 +10,7 @@ from builders import soak  # noqa: E402
 from builders.judged import acting_in_every, alone, judged  # noqa: E402
 from builders.simulated_job import SimulatedJob  # noqa: E402
 
+from benchmarks import detection  # noqa: E402
 from mstxkit.judging.judge import JobJudge  # noqa: E402
 from mstxkit.testing.simulator import InjectedFault, JobShape, lost_ratio  # noqa: E402
 
@@ -111,3 +112,22 @@ def test_the_first_line_is_as_true_as_the_last() -> None:
     lines = judged(SimulatedJob(JobShape(ranks=2, step_s=2.0), 3, [fault]), 70)
 
     assert lines[0].impact_ratio == pytest.approx(lines[-1].impact_ratio, abs=0.05)
+
+
+@pytest.mark.parametrize(
+    ("shape", "fault", "seed"),
+    [
+        ("grid", "place", 0),  # a collective of members that are all slow: nobody in it is quicker
+        ("nested", "intermittent", 1),  # slow before and behind what the stage is around
+        ("barriers", "intermittent", 0),  # in three of ten steps, of which the mean was taken away in each
+        ("pipeline", "link", 0),  # in three stages
+        ("one_step_off", "rank", 9000),  # most of its steps have no rings
+    ],
+)  # fmt: skip
+def test_in_each_shape_of_a_job_it_is_what_a_second_run_without_the_fault_takes_less(
+    shape: str, fault: str, seed: int
+) -> None:
+    """5 to 25 % of a step less were said."""
+    outcome = detection.judged(detection.case(shape, fault, seed))
+
+    assert outcome.off is not None and outcome.off < 0.02

@@ -227,3 +227,24 @@ def test_all_of_one_place_in_a_pipeline_are_one_cause_though_nobody_tells_of_pla
     outcome = detection.judged(detection.case("pipeline_blind", "place", 2, 64), horizon=20)
 
     assert (outcome.is_right, outcome.is_right_at_end, outcome.victims) == (True, True, 0), outcome.wrong
+
+
+@pytest.mark.parametrize(("shape", "seed"), [("barriers", 9001), ("barriers", 9003)])
+def test_who_is_slow_in_three_of_ten_steps_is_named_as_long_as_it_is(shape: str, seed: int) -> None:
+    """The verdict was withdrawn, and said anew, and withdrawn: seven steps are against it where three are for it."""
+    outcome = detection.judged(detection.case(shape, "intermittent", seed))
+
+    assert (outcome.is_right, outcome.is_right_at_end) == (True, True)
+
+
+@pytest.mark.parametrize("shape", ["pipeline", "grid"])
+def test_a_link_that_is_slow_in_all_stages_is_one_cause_of_the_fewest_ranks(shape: str) -> None:
+    """Each stage had a verdict of its own, with a third of the cost; the first, of eight ranks, stood."""
+    case = detection.case(shape, "link", 0)
+    *_, (_, _, judge) = detection.verdicts_of(case.job(), 90)
+    (standing,) = judge.standing()
+
+    assert (standing.kind, len(standing.group)) == ("link", 2)
+    assert set(standing.group) & case.causes[0].ranks
+    assert len({standing.stage, *standing.evidence["also_in"].split(", ")}) == 3
+    assert standing.evidence["excess_ratio"] < 100
