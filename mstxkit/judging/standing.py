@@ -25,7 +25,7 @@ _FOLLOWS = 0.1
 # mean, in which one step counts so many times its share at most.
 LEFT_SHARE, GONE_LEAST, GONE_MOST, _SHARE_AT_MOST = 0.5, 5.0, 60.0, 3.0
 # A rank of which the step loses less than this share makes nobody wait.
-_COSTS_LEAST = 0.004
+_COSTS_LEAST = 0.003
 # What a step counts in which nothing is seen of it.
 _UNSEEN = 0.1
 
