@@ -59,6 +59,12 @@ class StepPieces(NamedTuple):
         return self if kept.all() else StepPieces(*parts)
 
 
+def no_pieces(members: int) -> StepPieces:
+    """No pieces."""
+    empty = np.zeros((members, 0))
+    return StepPieces((), np.zeros(0, np.int64), empty, empty, empty, (), np.zeros(0, bool), empty)
+
+
 def in_pieces(step: RoleStep, ended_s: Vector | None) -> StepPieces:
     """The pieces of a step. `ended_s`: (M,) when each member's step before this ended; None: there was none."""
     order, around = _order_stages(step)

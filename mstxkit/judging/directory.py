@@ -5,6 +5,8 @@ A batch may come twice, by Ray and through the run, and in any order; it counts 
 
 from __future__ import annotations
 
+from typing import Iterator
+
 import numpy as np
 
 from ..store.batches import Batch
@@ -126,3 +128,9 @@ class Directory:
     def error_s(self, host: SendingHost) -> float:
         """How wrong its times may be against another host's, as of its newest batch."""
         return float(self.aligned_ns(host, np.array([host.clock_ns]))[1][0] / _NS)
+
+    def without_settings(self, version: int, since_s: float = 0.0) -> Iterator[SendingHost]:
+        """Hosts that have not acknowledged this version, of those that have not ended and were heard since then."""
+        for host in self.hosts.values():
+            if not host.has_ended and host.seen_s >= since_s and host.settings < version:
+                yield host

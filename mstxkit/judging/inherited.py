@@ -13,8 +13,8 @@ from ..store.values import finite_number
 from ..store.verdicts import ALL_SLOW, COMPUTE, IMBALANCE, INPUT, JITTER, NOT_ENOUGH_EVIDENCE, Verdict
 from .evidence import RoleStep
 from .findings import Finding, Key
-from .links import BASE_RATIO, LINK
-from .measuring import INSIDE
+from .links import LINK
+from .measuring import BASE_RATIO, INSIDE
 from .roles import RoleHistory
 from .shaping import key_of
 from .standing import GONE_LEAST, GONE_MOST, add_gone

@@ -12,14 +12,13 @@ from ..triggers import slow_link
 from .evidence import Collectives, RoleStep
 from .findings import Finding, Key
 from .inside import GroupTime
+from .measuring import BASE_RATIO
 from .wording import spans_in_words
 
 # Where a finding of this is: between members, not in one.
 LINK = "link"
 _GROUPS_AT_MOST = 8192
 _LEARNT_FROM = 5
-# Times are compared as logarithms of so much more than they are: a share of the step.
-BASE_RATIO = 0.01
 # Deviations a step that are noise, that one step counts at most, that added up are a fault; and the least noise.
 _SLACK, _CLIP, _THRESHOLD, _LEAST_NOISE = 0.75, 3.0, 12.0, 0.15
 # What is usual, and what is slow, must have been seen in so many steps together: of a few nobody knows how they vary.

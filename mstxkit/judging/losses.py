@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from dataclasses import dataclass, field
 from typing import Iterable, Iterator, Mapping, NamedTuple, Sequence
 
 import numpy as np
@@ -37,6 +38,7 @@ class StepLoss(NamedTuple):
     length_s: float
 
 
+@dataclass
 class LossRatio:
     """Share of the last steps that is lost by something: by how much shorter they would be without it.
 
@@ -45,9 +47,9 @@ class LossRatio:
         is_open: Was there one of which it is not known?
     """
 
-    def __init__(self) -> None:
-        self._last = deque[StepLoss](maxlen=_OF_IMPACT)
-        self.times, self.is_open = 0, False
+    times: int = 0
+    is_open: bool = False
+    _last: deque[StepLoss] = field(default_factory=lambda: deque(maxlen=_OF_IMPACT))
 
     @property
     def ratio(self) -> float:

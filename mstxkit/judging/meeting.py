@@ -73,11 +73,11 @@ def labels_in(rings: Collectives, stage: int, members: int) -> Labels | None:
 
 
 def last_of(came: Matrix, labels: Labels | None) -> Matrix:
-    """(M, K) when the last came of those that each meets; NaN where nobody did."""
+    """(M, K) or (M,) when the last came of those that each meets, or the most of any values; NaN where nobody did."""
     if labels is None:
         return np.broadcast_to(np.fmax.reduce(came, axis=0), came.shape)
     _, group = np.unique(labels, return_inverse=True)
-    last = np.full((int(group.max()) + 1, came.shape[1]), np.nan)
+    last = np.full((int(group.max()) + 1, *came.shape[1:]), np.nan)
     np.fmax.at(last, group, came)
     return last[group]
 

@@ -16,7 +16,7 @@ from .evidence import Matrix, Peer, Truths, Vector, Whole
 from .in_a_row import Rows, handed_on
 from .inside import Entered
 from .measuring import BEHIND_GAP, FED, FREE, HANDED, WAITS
-from .meeting import Labels
+from .meeting import Labels, last_of
 
 Place = tuple[str, int]
 # Members that begin so far apart, as a share of a step, do not go through it together.
@@ -184,13 +184,12 @@ class _Replay:
             parts = [part for part in parts if not (part.is_inside or part.of_groups)]
         elif mode == WAITS:
             came_s, meets = course.came_s[:, at], course.meets[at]
-            sooner_s = _most_in_each(came_s, meets) - _most_in_each(came_s - lead, meets)
-            lead = np.where(np.isfinite(came_s), sooner_s, lead)
+            lead = np.where(np.isfinite(came_s), last_of(came_s, meets) - last_of(came_s - lead, meets), lead)
         elif mode == FED:
             lead = self._fed(course, at, lead)
         rows, less_s = course.rows[at], _sum_of(parts, len(lead))
         if course.entered is None and any(part.is_inside for part in parts):
-            less_s = _most_in_each(less_s, course.meets[at])  # nothing tells of the step where they wait for each other
+            less_s = last_of(less_s, course.meets[at])  # nothing tells of the step where they wait for each other
         if rows is not None and course.entered is None:
             return handed_on(rows, course.done_s[:, at] - course.came_s[:, at], lead, less_s)
         return lead + less_s
@@ -302,14 +301,6 @@ def _gone_through(
 
 def _sum_of(parts: Sequence[Less], count: int) -> Vector:
     return np.asarray(sum((part.seconds for part in parts), np.zeros(count)))
-
-
-def _most_in_each(values: Vector, labels: Labels | None) -> Vector:
-    """(M,) the largest of those that each meets."""
-    group = np.zeros(len(values), np.int64) if labels is None else np.unique(labels, return_inverse=True)[1]
-    most = np.full(int(group.max(initial=0)) + 1, np.nan)
-    np.fmax.at(most, group, values)
-    return np.asarray(most[group])
 
 
 def near_to(course: Course, those: Truths) -> Truths:

@@ -294,8 +294,7 @@ class RoleHistory(RoleLessons):
         self.norms.learn_groups(step)
         self._begin_anew_where_regrouped()
         self._losses.rings_of(step, tells)
-        pieces = cutting.in_pieces(step, None)  # of which all but what is inside was told already
-        measured = self._measure(step, pieces.only(np.zeros(len(pieces.kinds), bool)), tells)
+        measured = self._measure(step, cutting.no_pieces(len(step.members)), tells)
         may_judge = self.holding.steps > settings.of(Gates).warm_up
         self.ring_steps.append(step.step)
         findings = self._slow_ranks(measured, settings, may_judge)

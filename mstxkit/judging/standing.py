@@ -140,7 +140,7 @@ class StandingVerdict:
         # Of a link a fault's test says so for long: what this step's collectives took counts.
         is_link = again is not None and again.key.where == LINK
         is_there = again is not None and (not is_link or again.lost_s > LEFT_SHARE * self.finding.lost_s)
-        share = float(is_there) if seen is None else seen.excess / math.log1p(self.finding.ratio)
+        share = float(is_there) if seen is None else seen.excess / max(math.log1p(self.finding.ratio), 1e-9)
         self.times_seen += share > LEFT_SHARE
         self._follow_loss(again, seen)
         self.gone = add_gone(self.gone, 0.0 if self._is_over else share)
@@ -208,14 +208,10 @@ class StandingVerdict:
         own, others = self.finding.part().members, finding.part().members
         return self.finding.blames_a_rank and finding.blames_a_rank and bool(others) and set(others) <= set(own)
 
-    @property
-    def cost_ratio(self) -> float:
-        """Share of the step that is won without it: alone, or once the other causes are gone."""
-        return max(self.loss.ratio, 0.0 if self.beside is None else self.beside.ratio)
-
     def costs_anything(self) -> bool:
-        """Is anything lost by it, where members wait for each other?"""
-        return not self.history.somebody_waits or self.cost_ratio >= _COSTS_LEAST
+        """Is anything lost by it, alone or once the other causes are gone, where members wait for each other?"""
+        won_ratio = max(self.loss.ratio, 0.0 if self.beside is None else self.beside.ratio)
+        return not self.history.somebody_waits or won_ratio >= _COSTS_LEAST
 
     def compare_with(self, others: list[Surplus]) -> None:
         """What it costs beside these, by the last steps."""
@@ -228,9 +224,8 @@ class StandingVerdict:
 
     def why_gone(self, step: int) -> str:
         """Why it is withdrawn once it is gone."""
-        return (
-            f"{'nobody waits for it' if self._is_over and self.times_seen else 'not seen'} any more up to step {step}"
-        )
+        why = "nobody waits for it" if self._is_over and self.times_seen else "not seen"
+        return f"{why} any more up to step {step}"
 
     def is_gone(self) -> bool:
         """Has there been no evidence for as long as it took to find it?"""
@@ -259,8 +254,7 @@ class StandingVerdict:
 
     def _of_several(self) -> dict[str, Any]:
         """What is lost together with other causes, and where else these ranks take too long."""
-        findings = (piece.finding for piece in self.pieces.values())
-        also = sorted({finding.owner or finding.key.stage for finding in findings} - {self.verdict.stage})
+        also = sorted({of.finding.owner or of.finding.key.stage for of in self.pieces.values()} - {self.verdict.stage})
         evidence: dict[str, Any] = {"also_in": ", ".join(also)} if also else {}
         if self.together is not None and self.beside is not None:
             evidence["together_ratio"] = round(self.together.ratio, 4)
