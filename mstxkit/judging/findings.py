@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Mapping, NamedTuple
+from typing import Any, Collection, Mapping, NamedTuple
 
 from ..store.verdicts import ALL_SLOW, COMPUTE, INPUT, NOT_ENOUGH_EVIDENCE, SERIAL
 
@@ -29,6 +29,7 @@ class Surplus(NamedTuple):
         excess: Logarithm of time over expected time.
         slow: Groups whose collectives take too long, and by how many seconds; there `excess` counts nothing.
         role: In whose steps; "": of the role that the cause was found in.
+        absent: Numbers of late steps in which it was not there.
     """
 
     where: str
@@ -37,6 +38,7 @@ class Surplus(NamedTuple):
     excess: float = 0.0
     slow: Mapping[int, float] = {}
     role: str = ""
+    absent: Collection[int] = ()
 
 
 class Finding(NamedTuple):

@@ -155,7 +155,7 @@ class JobJudge:
         # What came late tells of what rings show, and of nothing else that it is gone.
         is_told = [not is_late or standing.finding.key.where in (INSIDE, LINK) for standing in own]
         for standing, again in compress(zip(own, seen_again), is_told):
-            standing.follow(again, shown.has_rings)
+            standing.follow(step.step, again, shown.has_rings)
         share_out([standing for standing in own if standing.finding.blames_a_rank])
         for standing in compress(own, is_told):
             yield from self._said_again(standing, step, now_ns)

@@ -22,7 +22,7 @@ from .shaping import key_of
 
 # The last steps are kept, so that a new verdict rests on more than one; so many are gone through for what one loses;
 # in so many it must have lasted where one role hands over to another. An impact is the mean of so many.
-_STEPS, _BYTES_AT_MOST = 12, 64 << 20
+STEPS, _BYTES_AT_MOST = 12, 64 << 20
 _WINDOW, _WINDOW_OF_RINGS, _FEW, _OF_IMPACT = 8, 2, 2, 24
 
 
@@ -90,7 +90,7 @@ class Losses:
 
     def __init__(self, job: JobLosses, norms: Norms) -> None:
         self._job, self._norms = job, norms
-        self.steps, self._with_rings = deque[Course](maxlen=_STEPS), deque[Course](maxlen=_STEPS)
+        self.steps, self._with_rings = deque[Course](maxlen=STEPS), deque[Course](maxlen=STEPS)
 
     def closed(self, step: RoleStep, pieces: StepPieces, tells: Inside | None, before_s: Vector | None) -> None:
         """A step more, without controllers. `pieces`: without those inside of stages. `before_s`: (M,) when each member
@@ -240,9 +240,10 @@ def _find_less(course: Course, parts: Iterable[Surplus], base_s: float, role: st
         if part.where == LINK:
             yield Less(piece, np.zeros(len(course.ended_s)), of_groups=part.slow)
             continue
+        excess = 0.0 if course.step in part.absent else max(0.0, part.excess)
         is_told = part.where == INSIDE and course.entered is not None
         own_s = course.inside_s[:, course.stages[piece]] if is_told else course.took_s[:, piece]
-        seconds = np.nan_to_num(np.clip((own_s + base_s) * -np.expm1(-max(0.0, part.excess)), 0.0, own_s))
+        seconds = np.nan_to_num(np.clip((own_s + base_s) * -np.expm1(-excess), 0.0, own_s))
         if part.members:
             of_these = [places[key] for key in part.members if key in places]
             if not of_these:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+from collections import deque
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any, Sequence
@@ -13,7 +14,7 @@ from . import wording
 from .cutting import BEFORE, IN
 from .findings import Finding, Seen, Surplus
 from .links import LINK
-from .losses import LossRatio, StepLoss
+from .losses import STEPS, LossRatio, StepLoss
 from .measuring import BEHIND, BEHIND_GAP, INSIDE
 from .roles import RoleHistory
 from .stalls import NOW_AND_THEN
@@ -31,18 +32,23 @@ _UNSEEN = 0.1
 
 
 class _Excess:
-    """How much too long one piece takes in the steps in which it does, as of late: a logarithm. `is_there`: was the
-    last one of these?
+    """How much too long one piece takes in the steps in which it does, as of late: a logarithm. `absent`: the late
+    steps in which it does not.
     """
 
     def __init__(self, finding: Finding) -> None:
-        self.finding, self.value, self.steps, self.is_there = finding, math.log1p(finding.ratio), finding.steps, True
+        self.finding, self.value, self.steps = finding, math.log1p(finding.ratio), finding.steps
+        self.absent = deque[int](maxlen=STEPS)
 
-    def follow(self, excess: float) -> None:
-        self.is_there = excess > LEFT_SHARE * math.log1p(self.finding.ratio)
-        if self.is_there:
-            self.steps += 1
-            self.value += max(1 / self.steps, _FOLLOWS) * (excess - self.value)
+    def part(self) -> Surplus:
+        return self.finding.part(self.value)._replace(absent=self.absent)
+
+    def follow(self, step: int, excess: float) -> None:
+        if excess <= LEFT_SHARE * math.log1p(self.finding.ratio):
+            self.absent.append(step)
+            return
+        self.steps += 1
+        self.value += max(1 / self.steps, _FOLLOWS) * (excess - self.value)
 
 
 def _time_of(finding: Finding) -> tuple[str, str]:
@@ -102,11 +108,7 @@ class StandingVerdict:
 
     def parts(self) -> list[Surplus]:
         """All that takes too long by this cause, in steps in which it does."""
-        return [piece.finding.part(piece.value) for piece in self.pieces.values()]
-
-    def parts_now(self) -> list[Surplus]:
-        """The same of those that took too long in the last step."""
-        return [piece.finding.part(piece.value * piece.is_there) for piece in self.pieces.values()]
+        return [piece.part() for piece in self.pieces.values()]
 
     def join(self, finding: Finding) -> None:
         """The same rank, or set of ranks, takes too long there as well. A link is said to be of the fewest ranks."""
@@ -126,7 +128,7 @@ class StandingVerdict:
             loss.add(lost)
         return loss
 
-    def follow(self, again: Finding | None, has_rings: bool) -> None:
+    def follow(self, step: int, again: Finding | None, has_rings: bool) -> None:
         """One step more, in which it was found again or not; what rings tell of shows only in steps that have them."""
         seen = None if self.finding.kind == SERIAL else self.history.seen(self.finding)  # alone: compared with nobody
         by_rings = self.finding.key.where in (INSIDE, LINK)
@@ -142,7 +144,7 @@ class StandingVerdict:
         is_there = again is not None and (not is_link or again.lost_s > LEFT_SHARE * self.finding.lost_s)
         share = float(is_there) if seen is None else seen.excess / max(math.log1p(self.finding.ratio), 1e-9)
         self.times_seen += share > LEFT_SHARE
-        self._follow_loss(again, seen)
+        self._follow_loss(step, again, seen)
         self.gone = add_gone(self.gone, 0.0 if self._is_over else share)
         if seen is not None:
             self.coverage += _FOLLOWS * (seen.coverage - self.coverage)
@@ -158,7 +160,7 @@ class StandingVerdict:
         if is_known and self.finding.is_hidden:
             self.finding, self.coverage = self.finding._replace(is_hidden=False), 1.0
 
-    def _follow_loss(self, again: Finding | None, seen: Seen | None) -> None:
+    def _follow_loss(self, step: int, again: Finding | None, seen: Seen | None) -> None:
         if self.finding.key.where == NOW_AND_THEN:
             if again is not None:
                 self.loss.add(StepLoss(again.lost_s, self.history.step_s))
@@ -168,12 +170,12 @@ class StandingVerdict:
             return
         main = self.pieces[_time_of(self.finding)]
         main.finding = again or main.finding
-        main.follow(excess)
+        main.follow(step, excess)
         for other in self.pieces.values():
             seen_there = self.history.seen(other.finding)
             if other is not main and seen_there is not None:
-                other.follow(seen_there.excess)
-        self.loss.add(self.history.lost(self.parts_now()))
+                other.follow(step, seen_there.excess)
+        self.loss.add(self.history.lost(self.parts()))
 
     @property
     def costs_nothing(self) -> bool:
@@ -273,7 +275,7 @@ def share_out(several: Sequence[StandingVerdict]) -> None:
         for standing in several:
             standing.together = standing.beside = None
         return
-    history, parts = several[0].history, [standing.parts_now() for standing in several]
+    history, parts = several[0].history, [standing.parts() for standing in several]
     joint = history.lost([*chain(*parts)])
     for at, standing in enumerate(several):
         without = history.lost([*chain(*parts[:at], *parts[at + 1 :])])
