@@ -9,6 +9,8 @@ from ..store.verdicts import ALL_SLOW, COMPUTE, INPUT, NOT_ENOUGH_EVIDENCE, SERI
 
 # Of `Surplus.excess`: all of its time.
 EVERYTHING = 50.0
+# Less than this share of an excess is what is left of it, or a part of it.
+LEFT_SHARE = 0.5
 
 
 class Key(NamedTuple):

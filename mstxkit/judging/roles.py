@@ -19,7 +19,7 @@ from .cpu_waits import explains_loss, held_up
 from .cutting import BEFORE, IN, Piece, StepPieces, are_of
 from .everybody import AloneInStages, Everybody
 from .evidence import Matrix, Peer, RoleStep, Truths
-from .findings import Finding, Key, RoleFound, Seen, Surplus
+from .findings import LEFT_SHARE, Finding, Key, RoleFound, Seen, Surplus
 from .gates import Gates, Holding
 from .inside import Inside, measure_inside
 from .lessons import RoleLessons, StepCutter
@@ -103,13 +103,12 @@ class RoleHistory(RoleLessons):
         measured = self._measure(step, pieces, tells)
         self._judged.append(step.step)
         self.judged_steps += may_judge and len(step.members) > 1
-        findings = self._slow_ranks(measured, settings, may_judge)
-        findings = [held_up(finding, step.cpu, self.step_s) for finding in findings]
+        findings = self._slow_ranks(measured, step, settings, may_judge)
         if may_judge:
             findings += self._alone.find(settings.of(Serial), measured, self._keys, self.step_s, self.lost)
         if tells is not None:
             self.ring_steps.append(step.step)
-            findings += self._slow_links(step, tells, settings, may_judge)
+            findings = self._with_links(findings, step, tells, settings, may_judge)
         limits = settings.of(slow_stage.SlowStage)
         if not may_judge:
             self._everybody.learn(limits, measured, False, explained)
@@ -120,7 +119,9 @@ class RoleHistory(RoleLessons):
         asks = dict.fromkeys([*inside_of, *builds_up])
         return RoleFound((*findings, *slower[:3]), tuple(asks), True, tells is not None, bool(builds_up))
 
-    def _slow_ranks(self, measured: MeasuredStep, settings: JudgeSettings, may_judge: bool) -> list[Finding]:
+    def _slow_ranks(
+        self, measured: MeasuredStep, step: RoleStep, settings: JudgeSettings, may_judge: bool
+    ) -> list[Finding]:
         limits, work_limits, at = settings.of(slow_rank.SlowRank), settings.of(imbalance.Imbalance), measured.at
         noise, is_settled = measured.noise, self.ranks.seen[:, at] >= settings.of(Gates).first
         findings: list[Finding] = []
@@ -140,7 +141,7 @@ class RoleHistory(RoleLessons):
             self._works.learn(at, measured.by_work, work_noise)
             load = np.where(np.isfinite(measured.excess), measured.load, np.nan)
             self._loads.learn(at, load, np.ones(len(at))[None, :])
-        return findings
+        return [held_up(finding, step.cpu, self.step_s) for finding in findings]
 
     def _stalls_now(self, measured: MeasuredStep, sums: slow_rank.AddedUp, settings: JudgeSettings) -> list[Finding]:
         """Who is late now and then; whoever is slow for several steps already is not."""
@@ -254,10 +255,20 @@ class RoleHistory(RoleLessons):
 
     # Whose links are slow, and what has become slower for all.
 
-    def _slow_links(self, step: RoleStep, tells: Inside, settings: JudgeSettings, may_judge: bool) -> list[Finding]:
+    def _with_links(
+        self, findings: list[Finding], step: RoleStep, tells: Inside, settings: JudgeSettings, may_judge: bool
+    ) -> list[Finding]:
+        """These and slow links; but for ranks that may be a little later by a link that is suspected."""
         assert step.collectives is not None
-        findings = self.links.add(settings.of(SlowLink), step, step.collectives, tells.groups, self.step_s)
-        return [each for each in findings if may_judge and not explains_loss(step.cpu, each.lost_s, self.step_s)]
+        links = self.links.add(settings.of(SlowLink), step, step.collectives, tells.groups, self.step_s)
+        links = [each for each in links if may_judge and not explains_loss(step.cpu, each.lost_s, self.step_s)]
+        return [each for each in findings if not self._may_be_a_link(each)] + links
+
+    def _may_be_a_link(self, finding: Finding) -> bool:
+        keys = finding.part().members
+        ranks = {peer.rank for key, peer in zip(self._keys, self.members) if key in keys} - {None}
+        suspected_s = self.links.suspected_s(finding.key.stage, ranks)
+        return finding.key.where == INSIDE and finding.lost_s < LEFT_SHARE * suspected_s
 
     def _builds_up_inside(self, measured: MeasuredStep, settings: JudgeSettings) -> tuple[str, ...]:
         """Stages in which the last rings that told show that somebody may be late inside, and not yet for sure."""
@@ -297,9 +308,8 @@ class RoleHistory(RoleLessons):
         measured = self._measure(step, cutting.no_pieces(len(step.members)), tells)
         may_judge = self.holding.steps > settings.of(Gates).warm_up
         self.ring_steps.append(step.step)
-        findings = self._slow_ranks(measured, settings, may_judge)
-        findings = [held_up(finding, step.cpu, self.step_s) for finding in findings]
-        findings += self._slow_links(step, tells, settings, may_judge)
+        findings = self._slow_ranks(measured, step, settings, may_judge)
+        findings = self._with_links(findings, step, tells, settings, may_judge)
         self._builds_up_inside(measured, settings)
         return RoleFound(tuple(findings), (), True, True)
 

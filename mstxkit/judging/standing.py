@@ -12,7 +12,7 @@ from typing import Any, Sequence
 from ..store.verdicts import ALL_SLOW, SERIAL, Verdict
 from . import wording
 from .cutting import BEFORE, IN
-from .findings import Finding, Seen, Surplus
+from .findings import LEFT_SHARE, Finding, Seen, Surplus
 from .links import LINK
 from .losses import STEPS, LossRatio, StepLoss
 from .measuring import BEHIND, BEHIND_GAP, INSIDE
@@ -22,9 +22,9 @@ from .stalls import NOW_AND_THEN
 # A verdict that stands is said again when its impact has changed by so much, or when it is twice as old.
 _CHANGED_RATIO, _CHANGED_LEAST = 0.15, 0.01
 _FOLLOWS = 0.1
-# Evidence is gone where less than this share of the excess is left, for so many steps at least, and at most: in the
+# Evidence is gone after so many steps at least, and at most, in which next to nothing of the excess is left: in the
 # mean, in which one step counts so many times its share at most.
-LEFT_SHARE, GONE_LEAST, GONE_MOST, _SHARE_AT_MOST = 0.5, 5.0, 60.0, 3.0
+GONE_LEAST, GONE_MOST, _SHARE_AT_MOST = 5.0, 60.0, 3.0
 # A rank of which the step loses less than this share makes nobody wait.
 _COSTS_LEAST = 0.003
 # What a step counts in which nothing is seen of it.
