@@ -19,7 +19,7 @@ from .settings import JudgeSettings
 # From this score on a rank may be one of several that are slow together.
 _TIED_SCORE = 3.0
 # Of a set of members that one of them stands out of, so many must build up, by this share of what is asked of one.
-_OF_A_SET, _BUILDS_UP = 0.7, 0.35
+_OF_A_SET, _NEARLY_ALL, _BUILDS_UP = 0.7, 0.85, 0.35
 # Of what the slowest of a set is slow by, the others are by this share at least.
 _ALIKE = 0.33
 
@@ -68,8 +68,10 @@ def sets_in(
         are_alike = mean[members] >= _ALIKE * most
         is_set = left[members].any() and 1 < len(members) < there.sum()
         if is_set and (are_alike & builds_up[members]).mean() >= _OF_A_SET:
-            # Of them are those too that build up half as far, or that began to long before, so that their mean is low.
+            # Of them are those too that build up half as far, or that began to long before, so that their mean is low;
+            # and who builds up at all, where it is one of the last.
             of_them = (are_alike & (score[members] > _BUILDS_UP / 2 * threshold)) | (score[members] > threshold)
+            of_them |= are_alike & (score[members] > 0) & (of_them.mean() >= _NEARLY_ALL)
             sets.append(SlowSet(members[of_them], dimension, name))
             left[members] = False
     return [*sets, *(SlowSet(np.array([place])) for place in np.flatnonzero(left).tolist())]
