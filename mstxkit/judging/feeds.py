@@ -22,8 +22,10 @@ from .replay import Course, Feed, Place
 CONTROLLER = "controller"
 # Steps of each other role that are remembered, members that are looked at, and pairs of pieces and sources.
 _STEPS, _LOOKED_AT, _PAIRS_AT_MOST = 12, 64, 4096
-# "Right after" is within this share of a step. Of so many log odds it is known, of so few no more.
-_RIGHT_AFTER, _LEAST_S, _KNOWN, _PROMISING, _UNKNOWN, _AT_MOST = 0.02, 2e-4, 7.0, 2.0, -4.0, 20.0
+# "Right after" is within this share of a step.
+_RIGHT_AFTER, _LEAST_S = 0.02, 2e-4
+# Of so many log odds it is known, of so few no more; what never was so may become so.
+_KNOWN, _PROMISING, _UNKNOWN, _AT_LEAST, _AT_MOST = 7.0, 2.0, -4.0, -6.0, 20.0
 # Of a gap it may be twice as much as the gap takes when nobody is waited for, up to so many times that share.
 _RIGHT_AFTER_GAP, _FORGETS = 4.0, 1.02
 # How often it is so where it is so, and how often at least chance has it.
@@ -186,7 +188,7 @@ class Feeds:
         lag, took = float(np.median(lag_s)), float(np.median(took_s[has_waited]))
         behind = float(np.median(pending.step - events.step[last[is_near]])) if share > 0 else math.nan
         tie = _Tie(
-            max(-_AT_MOST, min(_AT_MOST, tie.odds + (odds if share >= 0.7 or share <= 0.3 else 0.0))),
+            max(_AT_LEAST, min(_AT_MOST, tie.odds + (odds if share >= 0.7 or share <= 0.3 else 0.0))),
             *_follow_mean(tie.lag_s, tie.lag_spread_s, lag), *_follow_mean(tie.took_s, tie.took_spread_s, took),
             *_follow_mean(tie.behind, tie.behind_spread, behind),
         )  # fmt: skip
@@ -255,6 +257,12 @@ class Feeds:
         kind = Piece(BEFORE, stage)
         ties = (tie.odds for (of, piece, _), tie in self._ties.items() if of == role and piece == kind)
         return (role, kind) not in self._fed and max(ties, default=0.0) > _PROMISING
+
+    def idle_s(self, role: str, at_s: float) -> float:
+        """For how long nobody of another role, its controllers left out, had done anything at that time."""
+        others = (steps for of, steps in self._steps.items() if of != role and of not in self._controllers)
+        ends_s = (step.left_s[step.left_s <= at_s] for steps in others for step in steps)
+        return at_s - max((float(of.max(initial=-math.inf)) for of in ends_s), default=-math.inf)
 
     def _feed(self, role: str, step: int, kind: Piece, done_s: Vector) -> Feed | None:
         """By whom a piece was over in a step, member by member; None: nobody is known.
