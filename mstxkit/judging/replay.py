@@ -212,8 +212,10 @@ class _Replay:
                 last_s, by = np.fmax.reduce(ended_s), feed.member[of_this]
                 whole_s = last_s - np.fmax.reduce(ended_s - sooner_s)
                 of_source[of_this] = np.where(ended_s[by] >= last_s, whole_s, sooner_s[by])
-        own_s = np.fmin(feed.lag_s, done_s - came_s)
-        by_itself, by_source = done_s - own_s - came_s + lead, feed.lag_s - own_s + of_source
+        own_s, there_s = np.fmin(feed.lag_s, done_s - came_s), came_s - lead
+        if course.kinds[at].where == BEFORE and np.nanmin(done_s) >= np.nanmax(came_s):
+            there_s = np.fmax.reduce(there_s)  # who begins the next stage for all waits for all of them
+        by_itself, by_source = done_s - own_s - there_s, feed.lag_s - own_s + of_source
         return np.where(np.isfinite(by_source) & np.isfinite(by_itself), np.fmin(by_itself, by_source), lead)
 
 
