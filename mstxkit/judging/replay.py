@@ -283,22 +283,41 @@ def _of_others(call: Whole, own: Vector) -> Vector:
 def _gone_through(
     entered: Entered, here: Whole, of_entry: Vector, of_call: Mapping[int, float], begin: Vector
 ) -> Vector:  # fmt: skip
-    """Call by call, as they were over; whoever has gone on meanwhile waits for all of them later."""
+    """Entry by entry, those that go on together at once; whoever has gone on meanwhile waits for all of them later."""
     lead: Vector = begin.copy()
     over, over_now = (np.full(len(begin), -np.inf) for _ in range(2))  # of those that it will wait for
-    here = here[np.argsort(entered.call[here], kind="stable")]
-    parts = np.split(here, np.flatnonzero(np.diff(entered.call[here])) + 1)
-    for part in sorted(parts, key=lambda part: float(entered.rings.entered_s[part].max())):
-        member, came = entered.rings.member[part], entered.rings.entered_s[part]
-        waited = member[entered.has_waited[part] & np.isfinite(over[member])]
+    every, last_s, goes_on = entered.rings, *_last_entries(entered, here)
+    has_left = every.left_s[here] < last_s  # who sends waits for nobody
+    order = np.lexsort((entered.call[here], np.where(goes_on, every.entered_s[here], last_s)))
+    begins = np.flatnonzero((np.diff(entered.call[here][order], prepend=-1) != 0) | goes_on[order])
+    # Of those in a call that have gone on meanwhile: when the last came, and who waits for it later.
+    sooner_of, gone_on = dict[int, float](), dict[int, list[int]]()
+    for part in np.split(order, begins[1:]):
+        entries, call, last = here[part], int(entered.call[here[part[0]]]), last_s[part[0]]
+        member, came = every.member[entries], every.entered_s[entries]
+        waited = member[entered.has_waited[entries] & np.isfinite(over[member])]
         lead[waited] = over[waited] - over_now[waited]
         over[waited] = over_now[waited] = -np.inf
-        lead[member] += of_entry[part]
-        last, sooner = came.max(), (came - lead[member]).max() - of_call.get(int(entered.call[part[0]]), 0.0)
+        lead[member] += of_entry[entries]
+        sooner_of[call] = max(sooner_of.get(call, -np.inf), float((came - lead[member]).max()))
+        if goes_on[part[0]]:
+            gone_on.setdefault(call, []).extend(member[~has_left[part]].tolist())
+            continue
+        sooner, member = sooner_of[call] - of_call.get(call, 0.0), np.append(member, gone_on.get(call, [])).astype(int)
         over[member], over_now[member] = np.maximum(over[member], last), np.maximum(over_now[member], sooner)
     waits = np.isfinite(over)
     lead[waits] = over[waits] - over_now[waits]
     return lead
+
+
+def _last_entries(entered: Entered, here: Whole) -> tuple[Vector, Truths]:
+    """(K,) when the last entered the call of each of these, and whether its member had entered another one by then."""
+    came_s, member = entered.rings.entered_s[here], entered.rings.member[here]
+    last_s = np.full(len(entered.call), -np.inf)
+    np.maximum.at(last_s, entered.call[here], came_s)
+    order, next_s = np.lexsort((came_s, member)), np.full(len(here), np.inf)
+    next_s[order[:-1]] = np.where(np.diff(member[order]) == 0, came_s[order[1:]], np.inf)
+    return last_s[entered.call[here]], next_s < last_s[entered.call[here]]
 
 
 def _sum_of(parts: Sequence[Less], count: int) -> Vector:
