@@ -200,7 +200,8 @@ class JobJudge:
             why = "one of them is named, by another verdict"
         if why:
             self._standing.remove(standing)
-            standing.history.forget(standing.finding)
+            for piece in standing.pieces.values():
+                standing.history.forget(piece.finding)
             yield standing.say(self._run, step.step, now_ns, why)
         elif standing.is_news():
             yield standing.say(self._run, step.step, now_ns)
