@@ -254,10 +254,11 @@ def _through_calls(
 
 def _shared_out(entered: Entered, here: Whole, stage: int, less_s: Vector) -> tuple[Vector, Vector]:
     """(K,) what is taken away before each entry, (M,) and behind the last: first where the member took longer than the
-    others in that collective; of what is more than that (they are slow too) each entry's own time loses its share.
+    others in that collective, before sends and receives of all it took; of what is more than that (they are slow too)
+    each entry's own time loses its share.
     """
     member, own, count = entered.rings.member[here], entered.own_s[here], len(less_s)
-    more = np.maximum(0.0, own - _of_others(entered.call[here], own))
+    more = np.maximum(0.0, own - _of_others(entered.call[here], own) * entered.rings.is_meeting[here])
     behind = np.maximum(0.0, entered.behind_s[:, stage])
     total = np.bincount(member, more, count) + behind
     share = less_s / np.maximum(total, np.maximum(less_s, 1e-12))
