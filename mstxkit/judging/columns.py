@@ -127,10 +127,10 @@ class Ranks:
         for part in (self.seen, self.level, self.variance, *self.sums):
             part[:, column] = 0.0
 
-    def forget(self, member: int, column: int) -> None:
-        """The test of one begins anew."""
+    def forget(self, member: int) -> None:
+        """The tests of one begin anew."""
         for part in self.sums:
-            part[member, column] = 0.0
+            part[member] = 0.0
 
 
 class Regression:

@@ -159,7 +159,9 @@ class JobJudge:
         share_out([standing for standing in own if standing.finding.blames_a_rank])
         for standing in compress(own, is_told):
             yield from self._said_again(standing, step, now_ns)
-        yield from self._say_new(step, [*findings.values()], shown, now_ns)
+        gone = [standing for standing in own if standing not in self._standing]  # their tests have begun anew
+        new = [found for found in findings.values() if not any(standing.is_of_same_ranks(found) for standing in gone)]
+        yield from self._say_new(step, new, shown, now_ns)
 
     def _say_new(self, step: RoleStep, findings: list[Finding], shown: RoleFound, now_ns: int) -> Iterator[Verdict]:
         """Verdicts of what was found and does not stand yet: sets first, of which single ranks are a part."""
@@ -200,8 +202,7 @@ class JobJudge:
             why = "one of them is named, by another verdict"
         if why:
             self._standing.remove(standing)
-            for piece in standing.pieces.values():
-                standing.history.forget(piece.finding)
+            standing.history.forget(standing.finding)
             yield standing.say(self._run, step.step, now_ns, why)
         elif standing.is_news():
             yield standing.say(self._run, step.step, now_ns)

@@ -376,14 +376,13 @@ class RoleHistory(RoleLessons):
         return list(self._losses.lately(parts, self.base_s, steps))
 
     def forget(self, finding: Finding) -> None:
-        """What was found is gone: tests begin anew."""
+        """What was found is gone: tests begin anew, of a rank in all that it does."""
         key, members = finding.key, finding.part().members
         column = self.norms.columns.find(Piece(key.where, key.stage))
         if column >= 0 and not members:
             self._everybody.levels.forget(column)
-        for member in members if column >= 0 else ():
-            if member in self._keys:
-                (self._works if key.kind == "imbalance" else self.ranks).forget(self._keys.index(member), column)
+        for member in set(members).intersection(self._keys):
+            (self._works if key.kind == "imbalance" else self.ranks).forget(self._keys.index(member))
 
     def _arrange(self, step: RoleStep, gates: Gates) -> None:
         if step.members == self.members:

@@ -122,6 +122,8 @@ def test_the_first_line_is_as_true_as_the_last() -> None:
         ("barriers", "intermittent", 0),  # in three of ten steps, of which the mean was taken away in each
         ("pipeline", "link", 0),  # in three stages
         ("one_step_off", "rank", 9000),  # most of its steps have no rings
+        ("queue", "intermittent", 9001),  # of eight steps that are gone through together it is slow in some
+        ("pipeline_interleaved", "rank", 9004),  # sends that are taken long after
     ],
 )  # fmt: skip
 def test_in_each_shape_of_a_job_it_is_what_a_second_run_without_the_fault_takes_less(

@@ -237,6 +237,38 @@ def test_who_is_slow_in_three_of_ten_steps_is_named_as_long_as_it_is(shape: str,
     assert (outcome.is_right, outcome.is_right_at_end) == (True, True)
 
 
+def test_what_is_withdrawn_is_not_named_once_more_by_what_it_was_in_other_stages() -> None:
+    """Of a rank that was slow for 25 steps a second verdict came up 30 steps after it began."""
+    case = detection.case("pipeline", "moving", 9000)
+    said = [of for _, some, _ in detection.verdicts_of(case.job(), 110) for of in some if of.rank == 24]
+
+    assert len({verdict.id for verdict in said}) == 1
+    assert said[-1].withdrawn
+
+
+def test_of_a_host_of_eight_the_last_that_builds_up_is_named_with_the_others() -> None:
+    """Seven were named, of which eight steps later there were eight."""
+    outcome = detection.judged(detection.case("restarts", "host", 9003))
+
+    assert outcome.is_right, outcome.wrong
+
+
+def test_an_end_of_a_slow_link_is_not_named_while_the_link_is_suspected() -> None:
+    """Two steps before it rank 2 was said to compute more slowly, and to cost 1 %."""
+    case = detection.case("pipeline", "link", 9000)
+    said = [verdict for _, some, _ in detection.verdicts_of(case.job(), 50) for verdict in some]
+
+    assert {verdict.kind for verdict in said} == {"link"}
+
+
+def test_a_gap_in_which_another_role_is_slow_is_not_the_controllers() -> None:
+    """Actors and critics are called together: since one critic was the last, what actors waited for was unknown."""
+    case = detection.case("called", "server", 9004)
+    said = [verdict for _, some, _ in detection.verdicts_of(case.job(), 90) for verdict in some]
+
+    assert {(verdict.role, verdict.kind) for verdict in said} == {("critic", "compute")}
+
+
 @pytest.mark.parametrize("shape", ["pipeline", "grid"])
 def test_a_link_that_is_slow_in_all_stages_is_one_cause_of_the_fewest_ranks(shape: str) -> None:
     """Each stage had a verdict of its own, with a third of the cost; the first, of eight ranks, stood."""
