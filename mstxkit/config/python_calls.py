@@ -131,7 +131,10 @@ class _PythonFile:
         if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub) and isinstance(node.operand, ast.Constant):
             return -node.operand.value if isinstance(node.operand.value, (int, float)) else self.not_known(node)
         if isinstance(node, ast.Name) and node.id in self.assigned and node.id not in self.imported:
-            return self.named(node, path, steps)
+            values = self.assigned[node.id]
+            if len(values) == 1 and values[0] is not None and steps < _MOST_STEPS:
+                return self.value(values[0], path, steps + 1)
+            return self.not_known(node, "it has several values: write the one that is meant")
         called = self.dotted(node.func if isinstance(node, ast.Call) else node)
         if called in _UNCALLED:
             return {CALL: _UNCALLED[called]}
@@ -140,13 +143,6 @@ class _PythonFile:
         module, _, member = called.rpartition(".")
         is_member = module.rpartition(".")[0] in _MODULES and not isinstance(node, ast.Call)
         return Member(member) if is_member else self.not_known(node)
-
-    def named(self, node: ast.Name, path: Path, steps: int) -> Any:
-        """What a name stands for, where it is assigned once, outside any condition."""
-        values = self.assigned[node.id]
-        if len(values) == 1 and values[0] is not None and steps < _MOST_STEPS:
-            return self.value(values[0], path, steps + 1)
-        return self.not_known(node, "it has several values: write the one that is meant")
 
     def not_known(self, node: ast.expr, why: str = "only the running program knows it: write its value") -> NotKnown:
         return NotKnown(ast.unparse(node), node.lineno, why)

@@ -10,7 +10,7 @@ import importlib
 import json
 import re
 from functools import partialmethod
-from typing import Any, Iterable, Mapping, NamedTuple, Protocol, TypeVar, cast
+from typing import Any, Callable, Iterable, Mapping, NamedTuple, Protocol, TypeVar, cast
 
 from ...errors import ConfigError, Problem
 from ...host import listing
@@ -92,19 +92,13 @@ class Written(NamedTuple):
 
 
 class Adapter(Protocol):
-    """What a module in this folder provides. `FLAVOUR` is what `--to` calls it, `DESCRIPTION` says which file it is."""
+    """What a module in this folder provides."""
 
-    FLAVOUR: str
-    DESCRIPTION: str
-
-    def detect(self, source: Source) -> bool:
-        """Is there something of this flavour in it? Looks at keys, never raises."""
-
-    def read(self, source: Source) -> Read:
-        """What it says. Raises: ConfigError with all that is wrong in it."""
-
-    def write(self, config: Config) -> Written:
-        """The text of such a file, and what it cannot say."""
+    FLAVOUR: str  # what `--to` calls it
+    DESCRIPTION: str  # which file it is
+    detect: Callable[[Source], bool]  # Is there something of this flavour in it? Looks at keys, never raises.
+    read: Callable[[Source], Read]  # What it says. Raises: ConfigError with all that is wrong in it.
+    write: Callable[[Config], Written]  # the text of such a file, and what it cannot say
 
 
 def by_flavour() -> dict[str, Adapter]:
@@ -185,6 +179,11 @@ class Reading:
     def flags(self, table: Mapping[str, str]) -> dict[str, Any]:
         """Flags that are off by default: the fields by their names. Keys of the table: the system's."""
         return {field: self.flag(key, field, False) for key, field in table.items()}
+
+    def own_flags(self, defaults: Mapping[str, bool]) -> dict[str, Any]:
+        """Flags that this system alone has, each with its default: those that differ from it."""
+        flags = {key: self.flag(key, "extras", default) for key, default in defaults.items()}
+        return {key: flag for key, flag in flags.items() if flag is not defaults[key]}
 
     def number(self, key: str, field: str, default: int, least: int | None = None) -> int:
         """A whole number, at least `least`."""
