@@ -74,7 +74,7 @@ def _find_here(thread: int | None, variables: Mapping[str, str]) -> tuple[Other,
 
 def _find_scheduled(thread: int | None) -> list[Other]:
     """Profilers whose steps can be foreseen, and those that may begin on any thread but this one."""
-    seen = [lambda each=each: _of_live(each, thread) for each in theirs.list_live()]
+    seen = [lambda each=each: _of_live(each, thread) for each in list(theirs.live.values())]
     return _look_around(*seen, _find_dynamic)
 
 

@@ -20,8 +20,7 @@ from ..host import threads
 from ..store.session_file import Order as Order
 from ..store.session_file import SessionFile, SessionOutcome, SessionStart
 from . import backends, guard, metadata, theirs
-from .backends._session import ProfilerSession
-from .declare import Backend
+from .backends._session import Backend, ProfilerSession
 from .declare import Recorded as Recorded
 from .presets import made_preset as made_preset
 

@@ -10,7 +10,7 @@ from ... import faults
 from ...host import listing
 
 if TYPE_CHECKING:
-    from ..declare import Backend
+    from ._session import Backend
 
 # Where there are several, the first that can: torch_npu sees the device, torch.profiler only the host.
 _FIRST = ("torch_npu", "mindspore")
