@@ -32,8 +32,12 @@ _RAY_WORKER = os.path.join("_private", "workers", "default_worker.py")
 def boot() -> None:
     """Get this interpreter ready, as its environment says. Never raises; a second call does nothing."""
     try:
-        _say_that_it_is_reached()
-        asked = os.environ.get(PATCH_VARIABLE, "")
+        run, asked = os.environ.get(RUN_VARIABLE), os.environ.get(PATCH_VARIABLE, "")
+        try:
+            if run:
+                os.unlink(os.path.join(run, UNREACHED))
+        except OSError:
+            pass  # another interpreter was first, or this run was not started by `mstxkit run`
         # By name: this file may have been run by its path and imported as well.
         there = {(type(finder).__module__, type(finder).__name__) for finder in sys.meta_path}
         if asked and (__name__, Waiting.__name__) not in there:
@@ -43,15 +47,6 @@ def boot() -> None:
                 finder.arrives(name, getattr(sys.modules[name], "__spec__", None))
     except Exception:
         pass  # there is nobody to tell yet, and the program is none of our business
-
-
-def _say_that_it_is_reached() -> None:
-    run = os.environ.get(RUN_VARIABLE)
-    if run:
-        try:
-            os.unlink(os.path.join(run, UNREACHED))
-        except OSError:
-            pass  # another interpreter was first, or this run was not started by `mstxkit run`
 
 
 class Waiting:
