@@ -328,12 +328,15 @@ def count_recorded(view: Buffer, layout: Layout) -> tuple[int, int]:
     return head.seq, head.record_count
 
 
-def read_bank(view: Buffer, layout: Layout, index: int) -> BankCopy | None:
-    """Copy one bank; None if it was never used, is free, or was recycled while it was copied."""
+def read_bank(view: Buffer, layout: Layout, index: int, freed_too: bool = False) -> BankCopy | None:
+    """Copy one bank; None if it was never used, is free, or was recycled while it was copied. `freed_too`: also one
+    that was sealed and freed: it keeps its content until it is taken again.
+    """
     at = layout.bank_at(index)
     seq, state, salt, origin, count, text_used, activated = read_bank_head(view, at)
     room = layout.bank_bytes - BANK_HEADER_BYTES
-    if seq == 0 or state not in (ACTIVE, FULL) or text_used > room or count * records.RECORD_BYTES > room - text_used:
+    is_left = seq > 0 and (freed_too or state in (ACTIVE, FULL))
+    if not is_left or text_used > room or count * records.RECORD_BYTES > room - text_used:
         return None
     first, end = at + BANK_HEADER_BYTES, at + layout.bank_bytes
     raw = bytes(view[first : first + count * records.RECORD_BYTES])

@@ -134,7 +134,8 @@ class Captured:
         # Where the next record will be written.
         self._seq, self._records = (banks[-1].seq, banks[-1].record_count) if banks else (0, 0)
         self._dropped = engine.counters()["dropped"]
-        self._instant = (engine.now(), time.monotonic_ns())
+        # One instant in ticks, and in ns.
+        self._instant = (0, 0) if engine.clock_kind() in _TICKS_ARE_NS else (engine.now(), time.monotonic_ns())
         self._final: tuple[list[CapturedRange], list[CapturedMark], list[OpenRange]] | None = None
 
     @property
@@ -224,23 +225,13 @@ class Captured:
         return ticks if engine.clock_kind() in _TICKS_ARE_NS else round(ticks / engine.ticks_per_ns())
 
     def _time_ns(self, ticks: int) -> int:
-        if engine.clock_kind() in _TICKS_ARE_NS:
-            return ticks
-        return self._instant[1] + round((ticks - self._instant[0]) / engine.ticks_per_ns())
+        return self._instant[1] + self._as_ns(ticks - self._instant[0])
 
 
 def _all_banks(view: memoryview, layout: livefile.Layout) -> list[livefile.BankCopy]:
-    """Every bank ever used, oldest first: one that was sealed and freed keeps its content until it is taken again."""
-    banks = (_copy_bank(view, layout, index) for index in range(layout.bank_count))
-    return sorted((bank for bank in banks if bank.seq), key=lambda bank: bank.seq)
-
-
-def _copy_bank(view: memoryview, layout: livefile.Layout, index: int) -> livefile.BankCopy:
-    at, end = layout.bank_at(index), layout.bank_at(index + 1)
-    seq, state, salt, origin, count, text_bytes, activated = livefile.read_bank_head(view, at)
-    first = at + livefile.BANK_HEADER_BYTES
-    raw, text = bytes(view[first : first + count * records.RECORD_BYTES]), bytes(view[end - text_bytes : end])
-    return livefile.BankCopy(index, seq, state, salt, origin, count, activated, raw, text)
+    """Every bank ever used, oldest first."""
+    banks = (livefile.read_bank(view, layout, index, freed_too=True) for index in range(layout.bank_count))
+    return sorted((bank for bank in banks if bank is not None), key=lambda bank: bank.seq)
 
 
 def _read_step(step: int) -> int | None:
