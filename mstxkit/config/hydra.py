@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+from dataclasses import dataclass
 from typing import Any, Iterable, Mapping, Sequence
 
 from ..errors import ConfigError, Problem
@@ -72,9 +73,11 @@ class _Unresolved(Exception):
     """Where it stands, what stands there, and why that stands for nothing."""
 
 
+@dataclass
 class _Resolving:
-    def __init__(self, source: Source) -> None:
-        self.source, self.depth, self.left = source, 0, _MOST
+    source: Source
+    depth: int = 0
+    left: int = _MOST
 
     def value(self, value: Any, path: Path) -> Any:
         if isinstance(value, Mapping):

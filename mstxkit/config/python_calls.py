@@ -99,9 +99,19 @@ class _PythonFile:
                 for alias in node.names:
                     whole = f"{node.module}.{alias.name}"
                     self.imported[alias.asname or alias.name] = _MOVED.get(whole, whole)
+        # Every name that is bound, with the value where that is certain: None under a condition, in a loop, as a
+        # parameter, or where it is changed.
         self.assigned: dict[str, list[ast.expr | None]] = {}
-        for name, value in _list_assignments(tree):
-            self.assigned.setdefault(name, []).append(value)
+        certain = {id(node) for node in _walk_straight(tree)}
+        for node in ast.walk(tree):
+            targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
+            for target in filter(None, targets):
+                is_plain = isinstance(node, (ast.Assign, ast.AnnAssign)) and isinstance(target, ast.Name)
+                value = getattr(node, "value", None) if is_plain and id(node) in certain else None
+                for name in (part.id for part in ast.walk(target) if isinstance(part, ast.Name)):
+                    self.assigned.setdefault(name, []).append(value)
+            if isinstance(node, ast.arg):
+                self.assigned.setdefault(node.arg, []).append(None)
 
     def dotted(self, node: ast.expr) -> str:
         """The full name of what an expression names, as imported; empty where it names nothing."""
@@ -146,21 +156,6 @@ class _PythonFile:
 
     def not_known(self, node: ast.expr, why: str = "only the running program knows it: write its value") -> NotKnown:
         return NotKnown(ast.unparse(node), node.lineno, why)
-
-
-def _list_assignments(tree: ast.Module) -> Iterator[tuple[str, ast.expr | None]]:
-    """Every name that is bound, with the value where that is certain: None under a condition, in a loop, as a
-    parameter, or where it is changed.
-    """
-    certain = {id(node) for node in _walk_straight(tree)}
-    for node in ast.walk(tree):
-        targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
-        for target in targets:
-            for name in (part.id for part in ast.walk(target) if isinstance(part, ast.Name)) if target else ():
-                is_plain = isinstance(node, (ast.Assign, ast.AnnAssign)) and isinstance(target, ast.Name)
-                yield name, getattr(node, "value", None) if is_plain and id(node) in certain else None
-        if isinstance(node, ast.arg):
-            yield node.arg, None
 
 
 def _walk_straight(node: ast.AST) -> Iterator[ast.AST]:

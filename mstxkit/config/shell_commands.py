@@ -8,6 +8,8 @@ taken off, operators, ends of lines; and where each stands.
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Iterable, NamedTuple
 
 from ..errors import ConfigError
@@ -66,14 +68,15 @@ def plain_text(text: str) -> str:
     return text.replace(_PLAIN_DOLLAR, "$").replace(_PLAIN_BACKTICK, "`")
 
 
+@dataclass
 class _Taking:
     """The tokens up to here, and the word that is being put together."""
 
-    def __init__(self, line: int) -> None:
-        self.tokens: list[Token] = []
-        self.parts: list[str] = []
-        self.line = self.begun = line
-        self.is_bare = True
+    line: int
+    begun: int = 0  # in which line
+    parts: list[str] = field(default_factory=list)
+    is_bare: bool = True
+    tokens: list[Token] = field(default_factory=list)
 
     def take(self, match: re.Match[str]) -> None:
         if match["blank"] is not None:
@@ -146,13 +149,15 @@ class Arm:
         self.is_chosen: bool | None = None
 
 
+@dataclass(eq=False)
 class Fork:
     """One condition, with all its branches; it stands in a branch of another, or in none."""
 
-    def __init__(self, kind: str, line: int, within: Arm | None) -> None:
-        self.kind, self.line, self.within = kind, line, within
-        self.condition: list[str] = []
-        self.arms: list[Arm] = []
+    kind: str
+    line: int
+    within: Arm | None
+    condition: list[str] = field(default_factory=list)
+    arms: list[Arm] = field(default_factory=list)
 
     @property
     def has_else(self) -> bool:
@@ -164,9 +169,9 @@ class Fork:
         """The branches of which nobody has said anything."""
         return [arm for arm in self.arms if arm.is_chosen is None]
 
-    @property
+    @cached_property
     def doubt(self) -> Doubt:
-        """What to say of a word that stands in one of its branches."""
+        """What to say of a word that stands in one of its branches, once all of them are read, and some are chosen."""
         begun = [f"line {arm.first} ({arm.label})" for arm in self.open]
         held = " or ".join(begun) if self.has_else else f"{', '.join(begun)} or none of it"
         choose = [f"--branch {arm.first}" for arm in self.open]
@@ -195,12 +200,14 @@ class Command(NamedTuple):
     loop: Token | None = None
 
 
+@dataclass
 class _Frame:
     """An `if` or a `case` that is open, and what of it is being read."""
 
-    def __init__(self, fork: Fork, reading: str) -> None:
-        self.fork, self.reading, self.label = fork, reading, "then"
-        self.pattern: list[str] = []
+    fork: Fork
+    reading: str
+    label: str = "then"
+    pattern: list[str] = field(default_factory=list)
 
 
 def commands_in(text: str, line: int, chosen: Iterable[BranchChoice]) -> list[Command]:
@@ -219,21 +226,21 @@ def commands_in(text: str, line: int, chosen: Iterable[BranchChoice]) -> list[Co
             raise ConfigError(f"branch {at}: no branch holds this line; branches are in lines {ranges}")
         arm = min(holding, key=lambda arm: (arm.last - arm.first, -arm.first))
         arm.fork.choose(arm, is_taken)
-    return [command for command in reading.found if all(arm.is_chosen is not False for arm in command.arms)]
+    return [command for command in reading.commands if all(arm.is_chosen is not False for arm in command.arms)]
 
 
+@dataclass
 class _Commands:
     """The commands up to here, the one that is being put together, and the conditions around it."""
 
-    def __init__(self) -> None:
-        self.forks: list[Fork] = []
-        self.found: list[Command] = []
-        self.words: list[Token] = []
-        self.frames: list[_Frame] = []  # innermost last
-        self.chain: Fork | None = None  # of `test && command || command`
-        self.joint = ""  # `&&` or `||` before the command that is being put together
-        self.test: tuple[str, ...] = ()  # the words of the command before that, where it was a test
-        self.loop = ""  # "name": the next word is the loop's variable; "head": what follows it, up to `do`
+    forks: list[Fork] = field(default_factory=list)
+    commands: list[Command] = field(default_factory=list)
+    words: list[Token] = field(default_factory=list)
+    frames: list[_Frame] = field(default_factory=list)  # innermost last
+    chain: Fork | None = None  # of `test && command || command`
+    joint: str = ""  # `&&` or `||` before the command that is being put together
+    test: tuple[str, ...] = ()  # the words of the command before that, where it was a test
+    loop: str = ""  # "name": the next word is the loop's variable; "head": what follows it, up to `do`
 
     @property
     def reading(self) -> str:
@@ -243,7 +250,7 @@ class _Commands:
     def take(self, token: Token) -> None:
         if self.loop:  # `for NAME in …; do`
             if self.loop == "name" and not token.is_operator:
-                self.found.append(Command((), self.arms(), token))
+                self.commands.append(Command((), self.arms(), token))
             self.loop = "" if token.text == "do" and not token.is_operator else "head"
         elif self.reading in (_SUBJECT, _PATTERN):
             self.head_of_case(token)
@@ -337,6 +344,6 @@ class _Commands:
             arm.is_empty = False
         if self.reading == _CONDITION and not self.frames[-1].fork.arms:
             self.frames[-1].fork.condition += [word.text for word in words]
-        self.found.append(Command(words, arms))
+        self.commands.append(Command(words, arms))
         self.test = tuple(word.text for word in words) if words[0].text in _TESTS or self.test and self.joint else ()
         self.words = []
