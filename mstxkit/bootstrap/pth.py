@@ -127,7 +127,10 @@ def _split_names(asked: str) -> frozenset[str]:
         if name in _EVERY:
             roots |= set(filter(is_default, frameworks))
         elif name.endswith(_YAML):
-            roots |= _roots_in(name) or frameworks
+            import re
+
+            # First parts of what looks like `package.module:name`; none where the file cannot be read.
+            roots |= set(re.findall(r"(?<![\w.])([A-Za-z_]\w*)(?:\.\w+)*:[A-Za-z_*]", _read_text(name))) or frameworks
         else:
             root = name[: -len(_EXTRA)] if name.endswith(_EXTRA) else name
             roots |= {root} if root in frameworks else frameworks
@@ -137,13 +140,6 @@ def _split_names(asked: str) -> frozenset[str]:
 def is_default(framework: str) -> bool:
     """Is it among what `all` asks for? Read from its patch file's text: to load that would load mstxkit."""
     return "default=False" not in _read_text(os.path.join(_PATCHES, framework + ".py"))
-
-
-def _roots_in(targets_file: str) -> set[str]:
-    """First parts of what looks like `package.module:name` in a file of targets; none if it cannot be read."""
-    import re
-
-    return set(re.findall(r"(?<![\w.])([A-Za-z_]\w*)(?:\.\w+)*:[A-Za-z_*]", _read_text(targets_file)))
 
 
 def _read_text(path: str) -> str:

@@ -19,11 +19,6 @@ T = TypeVar("T", RecorderLimits, DutySettings)
 DEFAULTS: dict[str, Any] = {**RecorderLimits()._asdict(), **DutySettings()._asdict()}
 
 
-def are_limits(config: Any) -> bool:
-    """Is this no configuration of any system, but limits by name?"""
-    return isinstance(config, dict) and set(config) <= set(DEFAULTS)
-
-
 def resolve_settings(config: Any, overrides: Mapping[str, Any]) -> tuple[RecorderLimits, DutySettings]:
     """Both, from `config` and what overrides it. Raises CaptureError, ConfigError: an unknown name or value."""
     settings = {**(config or {}), **overrides}
@@ -54,21 +49,19 @@ def as_variables(config: Any, overrides: Mapping[str, Any]) -> dict[str, str]:
 
     What is False is left out where the default is none: no text of a child's says that.
     """
-    asked = {**(config or {}), **overrides}
-    passed_on = (*DutySettings._fields, *OF_ALL_PROCESSES)
-    kept = {name: asked[name] for name in passed_on if asked.get(name) is not None}
-    kept = {name: value for name, value in kept.items() if value is not False or DEFAULTS[name] is not None}
-    return {f"MSTXKIT_{name.upper()}": _as_text(name, value) for name, value in kept.items()}
+    asked, variables = {**(config or {}), **overrides}, {}
+    for name in (*DutySettings._fields, *OF_ALL_PROCESSES):
+        value, default = asked.get(name), DEFAULTS[name]
+        if value is None or (value is False and default is None):
+            continue
+        if isinstance(value, Mapping):
+            from ..store import metrics_setting
 
-
-def _as_text(name: str, value: Any) -> str:
-    """As a child reads it: a switch is 0 or 1, and a size that was given as 2e11 a whole number."""
-    if isinstance(value, Mapping):
-        from ..store import metrics_setting
-
-        return metrics_setting.as_text(value)
-    is_whole = isinstance(value, bool) or (isinstance(value, float) and isinstance(DEFAULTS[name], int))
-    return str(int(value) if is_whole else value)
+            value = metrics_setting.as_text(value)
+        elif isinstance(value, bool) or (isinstance(value, float) and isinstance(default, int)):
+            value = int(value)  # a switch is 0 or 1, and a size that was given as 2e11 a whole number
+        variables[f"MSTXKIT_{name.upper()}"] = str(value)
+    return variables
 
 
 def _fill_settings(kind: type[T], settings: dict[str, Any]) -> T:
