@@ -163,14 +163,6 @@ class Captured:
         engine.flush_coalesced()
         ranges: list[CapturedRange] = []
         marks: list[CapturedMark] = []
-        banks = self._list_banks()
-        for bank in banks:
-            first = self._records if bank.seq == self._seq else 0
-            self._read_bank(bank, first, ranges, marks)
-        return ranges, marks, self._read_open(banks)
-
-    def _list_banks(self) -> list[livefile.BankCopy]:
-        """Every bank written to since the block began, none of them missing."""
         banks = [bank for bank in _all_banks(self._view, self._header.layout) if bank.seq >= self._seq]
         lost = engine.counters()["dropped"] - self._dropped
         gone = banks[-1].seq - max(self._seq, 1) + 1 - len(banks) if banks else 0
@@ -179,7 +171,10 @@ class Captured:
                 f"captured() has lost ranges ({lost} dropped, {gone} banks overwritten while the block ran): "
                 "use it on a smaller block, or read the run with mstxkit.open_run"
             )
-        return banks
+        for bank in banks:
+            first = self._records if bank.seq == self._seq else 0
+            self._read_bank(bank, first, ranges, marks)
+        return ranges, marks, self._read_open(banks)
 
     def _read_bank(
         self, bank: livefile.BankCopy, first: int, ranges: list[CapturedRange], marks: list[CapturedMark]
