@@ -11,6 +11,7 @@ import os
 import sys
 import threading
 import time
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Sequence
 
@@ -58,14 +59,14 @@ def _import_all(names: Sequence[str]) -> None:
             faults.note_fault("session.imports", exc)
 
 
+@dataclass(eq=False)
 class OneSession:
     """This process's session, if any; none in a forked child. `begin` and `end` on one thread, the rest on any."""
 
-    def __init__(self) -> None:
-        self.ended = 0  # so many
-        self.taken_by = ""  # which process had the device, as `begin` was called last, in words; "": none
-        self.claim: guard.Claim | None = None  # of the device, for the last session
-        self._opened: _Opened | None = None
+    ended: int = 0  # so many
+    taken_by: str = ""  # which process had the device, as `begin` was called last, in words; "": none
+    claim: guard.Claim | None = None  # of the device, for the last session
+    _opened: _Opened | None = None
 
     @property
     def is_open(self) -> bool:
@@ -145,16 +146,18 @@ class OneSession:
         return opened if opened is not None and opened.pid == os.getpid() else None
 
 
+@dataclass(eq=False)
 class _Opened:
     """One order that is being carried out."""
 
-    def __init__(self, order: Order, backend: Backend, claim: guard.Claim) -> None:
-        self.order, self.backend, self.claim = order, backend, claim
-        self.pid = os.getpid()
-        self.file: SessionFile | None = None
-        self._session: ProfilerSession | None = None
-        self._size: int | None = None
-        self._look_at_ns = 0
+    order: Order
+    backend: Backend
+    claim: guard.Claim
+    pid: int = field(default_factory=os.getpid)
+    file: SessionFile | None = None
+    _session: ProfilerSession | None = None
+    _size: int | None = None
+    _look_at_ns: int = 0
 
     @property
     def records(self) -> bool:

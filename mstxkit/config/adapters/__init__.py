@@ -15,7 +15,7 @@ from typing import Any, Callable, Iterable, Mapping, NamedTuple, Protocol, TypeV
 from ...errors import ConfigError, Problem
 from ...host import listing
 from ...store.options import METRIC_LEVELS, find_option, list_terms
-from ..model import Config
+from ..model import Budgets, Config, ConfigLimits, Sampling, Window
 from ..sources import Source, SourcePlace
 
 T = TypeVar("T")
@@ -27,7 +27,7 @@ EXPORTS: dict[Any, Any] = {name: name for name in find_option("export").values i
 _MISSING = object()
 _QUOTED = re.compile(r"'([^']*)'")
 _TRUE, _FALSE = ("true", "True"), ("false", "False")
-_GROUPS = ("window", "sampling", "limits", "budgets")
+GROUPS: Mapping[str, Any] = {"window": Window, "sampling": Sampling, "limits": ConfigLimits, "budgets": Budgets}
 # Why fields of a window are lost where a system has no schedule.
 ONE_WINDOW = dict.fromkeys(("window.wait", "window.repeat", "window.more_steps"), "there is one window")
 
@@ -294,7 +294,7 @@ def flatten_config(config: Config) -> dict[str, Any]:
     """Every field by its full name, `window.first_step` too."""
     fields: dict[str, Any] = {}
     for name, value in config:
-        if name in _GROUPS and value is not None:
+        if name in GROUPS and value is not None:
             fields.update({f"{name}.{below}": inner for below, inner in value})
         else:
             fields[name] = value
@@ -312,7 +312,7 @@ def build_config(source: Source, places: Mapping[str, SourcePlace], fields: Mapp
         for error in exc.errors():
             # The location may lead into the branches of a union: of these the deepest tells most, then the last; of a
             # text the first: the words it may be.
-            field = ".".join(map(str, error["loc"][: 2 if error["loc"][0] in _GROUPS else 1]))
+            field = ".".join(map(str, error["loc"][: 2 if error["loc"][0] in GROUPS else 1]))
             depth, deepest = len(error["loc"]), problems[field][0] if field in problems else 0
             if depth > deepest or (depth == deepest and not isinstance(error["input"], str)):
                 group, _, below = field.partition(".")
