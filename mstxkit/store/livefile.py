@@ -328,6 +328,12 @@ def count_recorded(view: Buffer, layout: Layout) -> tuple[int, int]:
     return head.seq, head.record_count
 
 
+def read_banks(view: Buffer, layout: Layout, freed_too: bool = False) -> list[BankCopy]:
+    """Copies of all banks that `read_bank` gives, oldest first."""
+    banks = (read_bank(view, layout, index, freed_too) for index in range(layout.bank_count))
+    return sorted((bank for bank in banks if bank is not None), key=lambda bank: bank.seq)
+
+
 def read_bank(view: Buffer, layout: Layout, index: int, freed_too: bool = False) -> BankCopy | None:
     """Copy one bank; None if it was never used, is free, or was recycled while it was copied. `freed_too`: also one
     that was sealed and freed: it keeps its content until it is taken again.

@@ -130,7 +130,7 @@ class Captured:
     def __init__(self, view: memoryview) -> None:
         self._view = view
         self._header = livefile.read_header(view)
-        banks = _all_banks(view, self._header.layout)
+        banks = livefile.read_banks(view, self._header.layout, freed_too=True)
         # Where the next record will be written.
         self._seq, self._records = (banks[-1].seq, banks[-1].record_count) if banks else (0, 0)
         self._dropped = engine.counters()["dropped"]
@@ -163,7 +163,8 @@ class Captured:
         engine.flush_coalesced()
         ranges: list[CapturedRange] = []
         marks: list[CapturedMark] = []
-        banks = [bank for bank in _all_banks(self._view, self._header.layout) if bank.seq >= self._seq]
+        banks = livefile.read_banks(self._view, self._header.layout, freed_too=True)
+        banks = [bank for bank in banks if bank.seq >= self._seq]
         lost = engine.counters()["dropped"] - self._dropped
         gone = banks[-1].seq - max(self._seq, 1) + 1 - len(banks) if banks else 0
         if lost or gone:
@@ -221,12 +222,6 @@ class Captured:
 
     def _time_ns(self, ticks: int) -> int:
         return self._instant[1] + self._as_ns(ticks - self._instant[0])
-
-
-def _all_banks(view: memoryview, layout: livefile.Layout) -> list[livefile.BankCopy]:
-    """Every bank ever used, oldest first."""
-    banks = (livefile.read_bank(view, layout, index, freed_too=True) for index in range(layout.bank_count))
-    return sorted((bank for bank in banks if bank is not None), key=lambda bank: bank.seq)
 
 
 def _read_step(step: int) -> int | None:
