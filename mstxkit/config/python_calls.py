@@ -67,10 +67,12 @@ def find_calls(text: str, name: str, chosen: Iterable[BranchChoice] = ()) -> tup
 
 
 def _choose_call(nodes: list[ast.Call], name: str, chosen: tuple[BranchChoice, ...]) -> ast.Call | None:
-    taken = [choice.line for choice in chosen if choice.is_taken]
-    refused = [choice.line for choice in chosen if not choice.is_taken]
-    left = [call for call in nodes if not any(_holds_line(call, line) for line in refused)]
-    left = [call for call in left if not taken or any(_holds_line(call, line) for line in taken)]
+    choices = {
+        call: {choice.is_taken for choice in chosen if call.lineno <= choice.line <= (call.end_lineno or call.lineno)}
+        for call in nodes
+    }
+    is_one_taken = any(choice.is_taken for choice in chosen)
+    left = [call for call in nodes if False not in choices[call] and (True in choices[call] or not is_one_taken)]
     lines = ", ".join(str(call.lineno) for call in nodes)
     if nodes and not left:
         raise ConfigError(f"{name}: no call of a profiler is in a chosen line; they are in {lines}")
@@ -78,10 +80,6 @@ def _choose_call(nodes: list[ast.Call], name: str, chosen: tuple[BranchChoice, .
         options = " or ".join(f"--branch {call.lineno}" for call in left)
         raise ConfigError(f"{name}: several calls of a profiler, in lines {lines}: choose one with {options}")
     return left[0] if left else None
-
-
-def _holds_line(call: ast.Call, line: int) -> bool:
-    return call.lineno <= line <= (call.end_lineno or call.lineno)
 
 
 class _PythonFile:

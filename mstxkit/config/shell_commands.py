@@ -312,27 +312,22 @@ class _Commands:
     def keyword(self, token: Token) -> bool:
         """Is it a word of the shell's own grammar? Then take it."""
         word, frame = token.text, self.frames[-1] if self.frames else None
+        kind = "" if frame is None else frame.fork.kind
         if word in ("if", "case"):
             self.frames.append(_Frame(self.fork(word, token.line), _CONDITION if word == "if" else _SUBJECT))
         elif word in ("for", "select"):
             self.loop = "name"
-        elif frame is not None and frame.fork.kind == "if" and word in ("then", "elif", "else", "fi"):
-            self.branch(frame, token)
-        elif frame is not None and frame.fork.kind == "case" and word == "esac":
+        elif (kind, word) in (("if", "fi"), ("case", "esac")):
             self.frames.pop()
-        else:
+        elif frame is None or kind != "if" or word not in ("then", "elif", "else"):
             return word in _SKIPPED
-        return True
-
-    def branch(self, frame: _Frame, token: Token) -> None:
-        if token.text == "fi":
-            self.frames.pop()
-        elif token.text == "elif":
+        elif word == "elif":
             frame.reading, frame.label = _CONDITION, "elif"
         else:
-            label = frame.label if token.text == "then" else "else"
+            label = frame.label if word == "then" else "else"
             frame.fork.arms.append(Arm(frame.fork, label, token.line))
             frame.reading = _BODY
+        return True
 
     def finish(self) -> None:
         if not self.words:
