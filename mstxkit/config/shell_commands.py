@@ -48,54 +48,35 @@ class Token(NamedTuple):
 
 def tokens_in(text: str, line: int = 1) -> list[Token]:
     """All tokens of a script that begins in this line. What is not finished is read as far as it goes."""
-    taking, position = _Taking(line), 0
+    tokens: list[Token] = []
+    parts: list[str] = []  # of the word that is being put together
+    begun, is_bare, position = line, True, 0
     while position < len(text):
-        if text[position] == "#" and not taking.parts:
+        if text[position] == "#" and not parts:
             end = text.find("\n", position)
             position = len(text) if end < 0 else end
             continue
         match = _PART.match(text, position)
         if match is None:  # a lone backslash at the very end
             break
-        taking.take(match)
         position = match.end()
-    taking.finish()
-    return taking.tokens
+        is_blank = match["blank"] is not None
+        if is_blank or match["redirect"] is not None or match["operator"] is not None:
+            tokens += [Token("".join(parts), begun, False, is_bare)] if parts else []
+            parts = []
+            if not is_blank or "\n" in match[0]:
+                tokens.append(Token(NEW_LINE if is_blank else match["operator"] or REDIRECT, line, is_operator=True))
+        elif match[0] != "\\\n":
+            begun, is_bare = (begun, is_bare) if parts else (line, True)
+            is_bare = is_bare and (match["plain"] is not None or match["command"] is not None)
+            parts.append(_unquote_match(match))
+        line += match[0].count("\n")
+    return [*tokens, Token("".join(parts), begun, False, is_bare)] if parts else tokens
 
 
 def plain_text(text: str) -> str:
     """A word's text after its variables have been replaced: what was quoted is as it was."""
     return text.replace(_PLAIN_DOLLAR, "$").replace(_PLAIN_BACKTICK, "`")
-
-
-@dataclass
-class _Taking:
-    """The tokens up to here, and the word that is being put together."""
-
-    line: int
-    begun: int = 0  # in which line
-    parts: list[str] = field(default_factory=list)
-    is_bare: bool = True
-    tokens: list[Token] = field(default_factory=list)
-
-    def take(self, match: re.Match[str]) -> None:
-        if match["blank"] is not None:
-            self.finish()
-            if "\n" in match[0]:
-                self.tokens.append(Token(NEW_LINE, self.line, is_operator=True))
-        elif match["redirect"] is not None or match["operator"] is not None:
-            self.finish()
-            self.tokens.append(Token(match["operator"] or REDIRECT, self.line, is_operator=True))
-        elif match[0] != "\\\n":
-            self.begun = self.begun if self.parts else self.line
-            self.parts.append(_unquote_match(match))
-            self.is_bare = self.is_bare and (match["plain"] is not None or match["command"] is not None)
-        self.line += match[0].count("\n")
-
-    def finish(self) -> None:
-        if self.parts:
-            self.tokens.append(Token("".join(self.parts), self.begun, False, self.is_bare))
-            self.parts, self.is_bare = [], True
 
 
 def _unquote_match(match: re.Match[str]) -> str:
