@@ -139,6 +139,9 @@ class Fork:
     within: Arm | None
     condition: list[str] = field(default_factory=list)
     arms: list[Arm] = field(default_factory=list)
+    reading: str = _BODY  # what of it is being read
+    label: str = "then"  # label, pattern: of its next branch, an `if`'s or a `case`'s
+    pattern: list[str] = field(default_factory=list)
 
     @property
     def has_else(self) -> bool:
@@ -181,16 +184,6 @@ class Command(NamedTuple):
     loop: Token | None = None
 
 
-@dataclass
-class _Frame:
-    """An `if` or a `case` that is open, and what of it is being read."""
-
-    fork: Fork
-    reading: str
-    label: str = "then"
-    pattern: list[str] = field(default_factory=list)
-
-
 def commands_in(text: str, line: int, chosen: Iterable[BranchChoice]) -> list[Command]:
     """The commands of a script that begins in this line, in order, but for those in branches that a user ruled out.
     Raises: ConfigError where no branch holds a chosen line.
@@ -217,7 +210,7 @@ class _Commands:
     forks: list[Fork] = field(default_factory=list)
     commands: list[Command] = field(default_factory=list)
     words: list[Token] = field(default_factory=list)
-    frames: list[_Frame] = field(default_factory=list)  # innermost last
+    around: list[Fork] = field(default_factory=list)  # each `if` and `case` that has begun, the innermost last
     chain: Fork | None = None  # of `test && command || command`
     joint: str = ""  # `&&` or `||` before the command that is being put together
     test: tuple[str, ...] = ()  # the words of the command before that, where it was a test
@@ -226,7 +219,7 @@ class _Commands:
     @property
     def reading(self) -> str:
         """What of the innermost condition is being read."""
-        return self.frames[-1].reading if self.frames else _BODY
+        return self.around[-1].reading if self.around else _BODY
 
     def take(self, token: Token) -> None:
         if self.loop:  # `for NAME in …; do`
@@ -242,19 +235,19 @@ class _Commands:
 
     def head_of_case(self, token: Token) -> None:
         """`case WORD in`, and each `PATTERN)`."""
-        frame = self.frames[-1]
-        if frame.reading == _SUBJECT:
+        fork = self.around[-1]
+        if fork.reading == _SUBJECT:
             if token.text == "in" and token.is_bare:
-                frame.reading = _PATTERN
+                fork.reading = _PATTERN
             elif not token.is_operator:
-                frame.fork.condition.append(token.text)
+                fork.condition.append(token.text)
         elif token.text == "esac":
-            self.frames.pop()
+            self.around.pop()
         elif not token.is_operator:
-            frame.pattern.append(token.text)
+            fork.pattern.append(token.text)
         elif token.text == ")":
-            frame.fork.arms.append(Arm(frame.fork, "|".join(frame.pattern), token.line))
-            frame.reading, frame.pattern = _BODY, []
+            fork.arms.append(Arm(fork, "|".join(fork.pattern), token.line))
+            fork.reading, fork.pattern = _BODY, []
 
     def operator(self, token: Token) -> None:
         """A redirection stays in the command; all else ends it."""
@@ -263,21 +256,17 @@ class _Commands:
             return
         is_going_on = token.text == NEW_LINE and bool(self.joint) and not self.words
         self.finish()
-        if token.text in ("&&", "||"):
-            self.join(token)
+        if token.text in ("&&", "||"):  # the next command depends on the one before, where that is a test
+            if self.chain is None and self.test:
+                self.chain = self.fork("", token.line)
+                self.chain.condition += self.test
+            if self.chain is not None and self.joint != token.text:
+                self.chain.arms.append(Arm(self.chain, token.text, token.line))
+            self.joint = token.text
         elif token.text not in ("|", "|&", "(", ")") and not is_going_on:
             self.chain, self.joint, self.test = None, "", ()
-        if token.text.startswith(";") and len(token.text) > 1 and self.frames and self.frames[-1].fork.kind == "case":
-            self.frames[-1].reading = _PATTERN
-
-    def join(self, token: Token) -> None:
-        """The next command depends on the one before, where that is a test."""
-        if self.chain is None and self.test:
-            self.chain = self.fork("", token.line)
-            self.chain.condition += self.test
-        if self.chain is not None and self.joint != token.text:
-            self.chain.arms.append(Arm(self.chain, token.text, token.line))
-        self.joint = token.text
+        if token.text.startswith(";") and len(token.text) > 1 and self.around and self.around[-1].kind == "case":
+            self.around[-1].reading = _PATTERN
 
     def fork(self, kind: str, line: int) -> Fork:
         arms = self.arms()
@@ -286,28 +275,27 @@ class _Commands:
 
     def arms(self) -> tuple[Arm, ...]:
         """The branches around this place, from the outermost."""
-        forks = [frame.fork for frame in self.frames if frame.reading == _BODY]
-        forks += [] if self.chain is None else [self.chain]
-        return tuple(fork.arms[-1] for fork in forks if fork.arms)
+        forks = self.around if self.chain is None else [*self.around, self.chain]
+        return tuple(fork.arms[-1] for fork in forks if fork.arms and fork.reading == _BODY)
 
     def keyword(self, token: Token) -> bool:
         """Is it a word of the shell's own grammar? Then take it."""
-        word, frame = token.text, self.frames[-1] if self.frames else None
-        kind = "" if frame is None else frame.fork.kind
+        word, fork = token.text, self.around[-1] if self.around else None
+        kind = "" if fork is None else fork.kind
         if word in ("if", "case"):
-            self.frames.append(_Frame(self.fork(word, token.line), _CONDITION if word == "if" else _SUBJECT))
+            self.around.append(self.fork(word, token.line))
+            self.around[-1].reading = _CONDITION if word == "if" else _SUBJECT
         elif word in ("for", "select"):
             self.loop = "name"
         elif (kind, word) in (("if", "fi"), ("case", "esac")):
-            self.frames.pop()
-        elif frame is None or kind != "if" or word not in ("then", "elif", "else"):
+            self.around.pop()
+        elif fork is None or kind != "if" or word not in ("then", "elif", "else"):
             return word in _SKIPPED
         elif word == "elif":
-            frame.reading, frame.label = _CONDITION, "elif"
+            fork.reading, fork.label = _CONDITION, "elif"
         else:
-            label = frame.label if word == "then" else "else"
-            frame.fork.arms.append(Arm(frame.fork, label, token.line))
-            frame.reading = _BODY
+            fork.arms.append(Arm(fork, fork.label if word == "then" else "else", token.line))
+            fork.reading = _BODY
         return True
 
     def finish(self) -> None:
@@ -318,8 +306,8 @@ class _Commands:
             arm.first = words[0].line if arm.is_empty else arm.first
             arm.last = max(arm.last, words[-1].line)
             arm.is_empty = False
-        if self.reading == _CONDITION and not self.frames[-1].fork.arms:
-            self.frames[-1].fork.condition += [word.text for word in words]
+        if self.reading == _CONDITION and not self.around[-1].arms:
+            self.around[-1].condition += [word.text for word in words]
         self.commands.append(Command(words, arms))
         self.test = tuple(word.text for word in words) if words[0].text in _TESTS or self.test and self.joint else ()
         self.words = []
