@@ -212,7 +212,7 @@ def _seal_view(run: Path, left: _Left, view: memoryview, go_on: Callable[[], boo
     folders = [*sealed_place.on_this_host(run, left.run_id), run / layout.SEALED]
     names = _names_before(folders, left.name, view, header)
     has_nothing = who.get("parent") and not names and not livefile.read_slots(view, header)
-    if has_nothing and not any(bank.raw for bank in livefile.read_banks(view, header.layout)):
+    if has_nothing and not any(bank.raw for bank in blocks.banks_in_order(view, header.layout)):
         return None  # it was forked, and became another program or ended before it recorded anything
     return _seal_banks(folders, names, left, view, go_on)
 

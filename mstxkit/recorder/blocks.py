@@ -43,7 +43,7 @@ def of_left_banks(
     """(sequence number, block) of every bank in a live file that nobody writes any more, oldest first. `sealed`:
     sequence number of each bank that is on disk already, with its records and attributes.
     """
-    for bank in livefile.read_banks(view, layout):
+    for bank in banks_in_order(view, layout):
         before = sealed.get(bank.seq, 0)
         if len(bank.raw) // records.RECORD_BYTES > before:
             texts, planes, attributes, n, m, extent = engine.encode_left(bank.raw, bank.text, bank.salt)
@@ -58,7 +58,7 @@ def of_open_ranges(view: livefile.Buffer) -> Indexed | None:
     """What the process is inside of, as a block; None when nothing is open."""
     header = livefile.read_header(view)
     texts = livefile.Texts({}, {}, {}, {})  # of all banks: ids of sites and stages hold for the life of a process
-    for bank in livefile.read_banks(view, header.layout):
+    for bank in banks_in_order(view, header.layout):
         of_bank, _ = livefile.read_texts(bank.text, bank.salt)
         texts.sites.update(of_bank.sites)
         texts.stages.update(of_bank.stages)
@@ -94,6 +94,12 @@ def describe_process(view: livefile.Buffer) -> dict[str, Any]:
     }
 
 
+def banks_in_order(view: livefile.Buffer, layout: livefile.Layout) -> list[livefile.BankCopy]:
+    """All banks in use, oldest first."""
+    banks = (livefile.read_bank(view, layout, index) for index in range(layout.bank_count))
+    return sorted((bank for bank in banks if bank is not None), key=lambda bank: bank.seq)
+
+
 def _find_ended(view: livefile.Buffer, layout: livefile.Layout, slots: list[livefile.Slot]) -> set[livefile.Slot]:
     """Slots whose record is there too: a kill between record and slot must not show a range twice."""
     by_words: dict[int, list[livefile.Slot]] = {}
@@ -101,7 +107,7 @@ def _find_ended(view: livefile.Buffer, layout: livefile.Layout, slots: list[live
         by_words.setdefault(slot.site | slot.track << 16 | slot.step << 32, []).append(slot)
     return {
         slot
-        for bank in (livefile.read_banks(view, layout) if slots else ())
+        for bank in (banks_in_order(view, layout) if slots else ())
         for w0, w1, w2 in records.WORDS.iter_unpack(bank.raw)
         for slot in by_words.get(w1, ())
         if _is_record_of(slot, bank.origin, records.unpack_record(w0, w1, w2))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import struct
 import zlib
-from typing import Any, Iterator, NamedTuple, Union
+from typing import Any, Container, Iterator, NamedTuple, Union
 
 from ..errors import FormatError, NewerVersionError
 from . import records
@@ -328,21 +328,12 @@ def count_recorded(view: Buffer, layout: Layout) -> tuple[int, int]:
     return head.seq, head.record_count
 
 
-def read_banks(view: Buffer, layout: Layout, freed_too: bool = False) -> list[BankCopy]:
-    """Copies of all banks that `read_bank` gives, oldest first."""
-    banks = (read_bank(view, layout, index, freed_too) for index in range(layout.bank_count))
-    return sorted((bank for bank in banks if bank is not None), key=lambda bank: bank.seq)
-
-
-def read_bank(view: Buffer, layout: Layout, index: int, freed_too: bool = False) -> BankCopy | None:
-    """Copy one bank; None if it was never used, is free, or was recycled while it was copied. `freed_too`: also one
-    that was sealed and freed: it keeps its content until it is taken again.
-    """
+def read_bank(view: Buffer, layout: Layout, index: int, states: Container[int] = (ACTIVE, FULL)) -> BankCopy | None:
+    """Copy one bank; None if it was never used, is in no such state, or was recycled while it was copied."""
     at = layout.bank_at(index)
     seq, state, salt, origin, count, text_used, activated = read_bank_head(view, at)
     room = layout.bank_bytes - BANK_HEADER_BYTES
-    is_left = seq > 0 and (freed_too or state in (ACTIVE, FULL))
-    if not is_left or text_used > room or count * records.RECORD_BYTES > room - text_used:
+    if seq == 0 or state not in states or text_used > room or count * records.RECORD_BYTES > room - text_used:
         return None
     first, end = at + BANK_HEADER_BYTES, at + layout.bank_bytes
     raw = bytes(view[first : first + count * records.RECORD_BYTES])

@@ -17,6 +17,7 @@ from ..store import livefile, records
 # Address space, not memory: only what is written to takes any.
 _LAYOUT = livefile.Layout(slot_count=16_384, bank_count=16, bank_bytes=4 << 20)
 _TICKS_ARE_NS = (1, 4)
+_STATES = (livefile.FREE, livefile.ACTIVE, livefile.FULL)
 
 _private: memoryview | None = None
 
@@ -130,7 +131,7 @@ class Captured:
     def __init__(self, view: memoryview) -> None:
         self._view = view
         self._header = livefile.read_header(view)
-        banks = livefile.read_banks(view, self._header.layout, freed_too=True)
+        banks = self._all_banks()
         # Where the next record will be written.
         self._seq, self._records = (banks[-1].seq, banks[-1].record_count) if banks else (0, 0)
         self._dropped = engine.counters()["dropped"]
@@ -163,8 +164,7 @@ class Captured:
         engine.flush_coalesced()
         ranges: list[CapturedRange] = []
         marks: list[CapturedMark] = []
-        banks = livefile.read_banks(self._view, self._header.layout, freed_too=True)
-        banks = [bank for bank in banks if bank.seq >= self._seq]
+        banks = [bank for bank in self._all_banks() if bank.seq >= self._seq]
         lost = engine.counters()["dropped"] - self._dropped
         gone = banks[-1].seq - max(self._seq, 1) + 1 - len(banks) if banks else 0
         if lost or gone:
@@ -216,6 +216,12 @@ class Captured:
                 at = (_read_step(slot.step), slot.track, slot.depth, self._time_ns(slot.start))
                 ranges.append(OpenRange(site.name, site.domain, stage, bool(site.own_stage), *at))
         return ranges
+
+    def _all_banks(self) -> list[livefile.BankCopy]:
+        """Every bank ever used, oldest first: one that was sealed and freed keeps its content until the next use."""
+        places = range(self._header.layout.bank_count)
+        banks = (livefile.read_bank(self._view, self._header.layout, place, _STATES) for place in places)
+        return sorted((bank for bank in banks if bank is not None), key=lambda bank: bank.seq)
 
     def _as_ns(self, ticks: int) -> int:
         return ticks if engine.clock_kind() in _TICKS_ARE_NS else round(ticks / engine.ticks_per_ns())
