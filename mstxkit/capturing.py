@@ -221,27 +221,22 @@ def stop_recording(run: Path | None = None, exc: BaseException | None = None) ->
     if threading.get_ident() in _beside.at_forks:
         _beside.stops_late.append((run, exc))
         return
-    exc = _end_late_start(run, exc)
+    late = _late_start()
+    if late is not None and run in (None, late.parent.run):
+        # A forked child that has recorded nothing when it stops leaves nothing, unless an exception ends it: this one.
+        wait_s = late.parent.limits.stop_s
+        if exc is not None or exits.name_error() is not None:
+            late.now(wait_s)
+            exc = exc or getattr(sys, "last_value", None)
+        else:
+            late.leave_off(time.monotonic() + wait_s)
+            _beside.late_start = None
+            if late.parent.name is None:
+                environment.put_back(_beside.environment_before)
     last_words, recorder = _beside.last_words, current.recorder
     if last_words is not None and recorder is not None and run in (None, recorder.run):
         last_words.tell_of(exc)
     _end_recording(lambda ended, keeper, deadline: ended.stop(deadline, lambda: _hand_over(keeper, deadline)), run)
-
-
-def _end_late_start(run: Path | None, exc: BaseException | None) -> BaseException | None:
-    """A forked child that has recorded nothing when it stops leaves nothing, unless an exception ends it: this one."""
-    late = _late_start()
-    if late is None or run not in (None, late.parent.run):
-        return exc
-    wait_s = late.parent.limits.stop_s
-    if exc is not None or exits.name_error() is not None:
-        late.now(wait_s)
-        return exc or getattr(sys, "last_value", None)
-    late.leave_off(time.monotonic() + wait_s)
-    _beside.late_start = None
-    if late.parent.name is None:
-        environment.put_back(_beside.environment_before)
-    return None
 
 
 def discard_recording() -> None:

@@ -120,7 +120,7 @@ def capture(
     from .. import capturing
     from . import settings
 
-    base, configured = (config, None) if settings.are_limits(config) else _read_configuration(config)
+    base, configured = _read_configuration(config)
     asked = _asked_folder(run, "" if configured is None else configured.path)
     limits, of_requests = settings.resolve_settings(base, overrides)
     folder, slow = _resolve_run(asked, limits)
@@ -209,7 +209,11 @@ def _tell_of_twin() -> None:
 
 
 def _read_configuration(config: Any) -> tuple[dict[str, Any], Any]:
-    """Settings, and the `Configured` that they are from; none where no configuration is given."""
+    """Settings, and the `Configured` that they are from; none where no configuration of any system is given."""
+    from . import settings
+
+    if isinstance(config, dict) and set(config) <= set(settings.DEFAULTS):
+        return config, None
     if isinstance(config, (list, tuple)):
         raise CaptureError(f"config={config!r} (of capture): a file, a dict or a Config is needed")
     source = os.environ.get("MSTXKIT_CONFIG") if config is None else config

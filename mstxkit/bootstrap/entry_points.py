@@ -15,18 +15,10 @@ import os
 from .. import faults
 
 
-def vllm() -> None:
-    """Entry point `vllm.general_plugins`. Never raises."""
-    patch_as_asked()
-
-
-def sglang() -> None:
-    """Entry point `sglang.srt.plugins`. Never raises."""
-    patch_as_asked()
-
-
 def patch_as_asked(is_named: bool = False) -> None:
-    """Patch what MSTXKIT_AUTOPATCH says; every known framework if it says nothing, but this way in was named."""
+    """Patch what MSTXKIT_AUTOPATCH says; every known framework if it says nothing, but this way in was named. Never
+    raises.
+    """
     is_set = bool(os.environ.get("MSTXKIT_AUTOPATCH"))
     try:
         if is_set or is_named:
@@ -36,3 +28,7 @@ def patch_as_asked(is_named: bool = False) -> None:
             patch()
     except Exception as exc:
         faults.note_fault("bootstrap.entry_points", exc)
+
+
+# The entry points `vllm.general_plugins` and `sglang.srt.plugins`.
+vllm = sglang = patch_as_asked

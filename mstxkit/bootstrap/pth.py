@@ -32,8 +32,12 @@ _RAY_WORKER = os.path.join("_private", "workers", "default_worker.py")
 def boot() -> None:
     """Get this interpreter ready, as its environment says. Never raises; a second call does nothing."""
     try:
-        _say_that_it_is_reached()
-        asked = os.environ.get(PATCH_VARIABLE, "")
+        run, asked = os.environ.get(RUN_VARIABLE), os.environ.get(PATCH_VARIABLE, "")
+        try:
+            if run:
+                os.unlink(os.path.join(run, UNREACHED))
+        except OSError:
+            pass  # another interpreter was first, or this run was not started by `mstxkit run`
         # By name: this file may have been run by its path and imported as well.
         there = {(type(finder).__module__, type(finder).__name__) for finder in sys.meta_path}
         if asked and (__name__, Waiting.__name__) not in there:
@@ -43,15 +47,6 @@ def boot() -> None:
                 finder.arrives(name, getattr(sys.modules[name], "__spec__", None))
     except Exception:
         pass  # there is nobody to tell yet, and the program is none of our business
-
-
-def _say_that_it_is_reached() -> None:
-    run = os.environ.get(RUN_VARIABLE)
-    if run:
-        try:
-            os.unlink(os.path.join(run, UNREACHED))
-        except OSError:
-            pass  # another interpreter was first, or this run was not started by `mstxkit run`
 
 
 class Waiting:
@@ -132,7 +127,10 @@ def _split_names(asked: str) -> frozenset[str]:
         if name in _EVERY:
             roots |= set(filter(is_default, frameworks))
         elif name.endswith(_YAML):
-            roots |= _roots_in(name) or frameworks
+            import re
+
+            # First parts of what looks like `package.module:name`; none where the file cannot be read.
+            roots |= set(re.findall(r"(?<![\w.])([A-Za-z_]\w*)(?:\.\w+)*:[A-Za-z_*]", _read_text(name))) or frameworks
         else:
             root = name[: -len(_EXTRA)] if name.endswith(_EXTRA) else name
             roots |= {root} if root in frameworks else frameworks
@@ -142,13 +140,6 @@ def _split_names(asked: str) -> frozenset[str]:
 def is_default(framework: str) -> bool:
     """Is it among what `all` asks for? Read from its patch file's text: to load that would load mstxkit."""
     return "default=False" not in _read_text(os.path.join(_PATCHES, framework + ".py"))
-
-
-def _roots_in(targets_file: str) -> set[str]:
-    """First parts of what looks like `package.module:name` in a file of targets; none if it cannot be read."""
-    import re
-
-    return set(re.findall(r"(?<![\w.])([A-Za-z_]\w*)(?:\.\w+)*:[A-Za-z_*]", _read_text(targets_file)))
 
 
 def _read_text(path: str) -> str:

@@ -102,15 +102,8 @@ def _is_initialized() -> bool:
 
 
 def _wrap_init(ray: ModuleType) -> None:
-    wrappers = {id(ray.init): (ray.init, _around_init(ray.init))}
-    shutdown = getattr(ray, "shutdown", None)
-    if shutdown is not None:  # else no Ray that anybody runs
-        wrappers[id(shutdown)] = shutdown, _around_shutdown(shutdown)
-        atexit.register(ray_link.end_link)  # Ray's own is registered by now: the last comes first
-    _replace_everywhere(wrappers)  # both in one search of thousands of modules
+    original, shutdown = ray.init, getattr(ray, "shutdown", None)
 
-
-def _around_init(original: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(original)
     def init(*args: Any, **kwargs: Any) -> Any:
         with _reach_workers(kwargs, args[0] if args else kwargs.get("address")) as arguments:
@@ -119,18 +112,18 @@ def _around_init(original: Callable[..., Any]) -> Callable[..., Any]:
             identity.on_learnt()
         return done
 
-    return init
+    wrappers = {id(original): (original, init)}
+    if shutdown is not None:  # else no Ray that anybody runs
 
+        @functools.wraps(shutdown)
+        def shut_down_quietly(*args: Any, **kwargs: Any) -> Any:
+            # No call of ours may be under way in a thread while Ray takes itself down: it would end the process.
+            with ray_link.keep_quiet():
+                return shutdown(*args, **kwargs)
 
-def _around_shutdown(original: Callable[..., Any]) -> Callable[..., Any]:
-    """No call of ours may be under way in a thread while Ray takes itself down: it would end the process."""
-
-    @functools.wraps(original)
-    def shutdown(*args: Any, **kwargs: Any) -> Any:
-        with ray_link.keep_quiet():
-            return original(*args, **kwargs)
-
-    return shutdown
+        wrappers[id(shutdown)] = shutdown, shut_down_quietly
+        atexit.register(ray_link.end_link)  # Ray's own is registered by now: the last comes first
+    _replace_everywhere(wrappers)  # both in one search of thousands of modules
 
 
 def _replace_everywhere(replaced: dict[int, tuple[Any, Any]]) -> None:

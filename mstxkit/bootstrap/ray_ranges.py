@@ -15,18 +15,15 @@ from ..marking import signatures, wrapping
 
 
 def __getattr__(name: str) -> Any:
-    """`get_execution_info`, made anew around what Ray has at that moment: so it can be undone and put back again."""
+    """`get_execution_info`, made anew around what Ray has at that moment: so it can be undone and put back again.
+
+    Ray 2.42.1 and 2.60.0 call theirs with a function descriptor; it gives a named tuple of what to run.
+    """
     if name != "get_execution_info":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from ray._private.function_manager import FunctionActorManager
 
-    return time_methods(FunctionActorManager.get_execution_info)
-
-
-def time_methods(look_up: Callable[..., Any]) -> Callable[..., Any]:
-    """Ray's look-up, with a range around what it finds. `look_up`: `FunctionActorManager.get_execution_info` of Ray
-    2.42.1 and 2.60.0, which is called with a function descriptor and gives a named tuple of what to run.
-    """
+    look_up: Callable[..., Any] = FunctionActorManager.get_execution_info
 
     @functools.wraps(look_up)
     def get_execution_info(manager: Any, job_id: Any, function_descriptor: Any) -> Any:
@@ -48,21 +45,15 @@ def _with_range(descriptor: Any, function: Any) -> Any:
         return function
     name = f"{_plain_name(descriptor.class_name)}.{name}"
     method = function.method
-    if isinstance(method, FunctionType) and signatures.interface_of(method).kind != signatures.CALL:
-        return _call_instead(function, _decorate_method(method, name))
-    return _decorate_method(function, name)
-
-
-def _call_instead(executor: Any, method: Any) -> Any:
-    """Ray's caller of a method, calling this one instead: a coroutine or generator stays inside its range.
-
-    Source: Ray 2.42.1 and 2.60.0, `_make_actor_method_executor`: a closure over `method`, with attributes `name` and
-    `method`.
-    """
-    cells = [CellType(method) if cell.cell_contents is executor.method else cell for cell in executor.__closure__]
-    copy = FunctionType(executor.__code__, executor.__globals__, executor.__name__, executor.__defaults__, tuple(cells))
-    copy.__dict__.update(executor.__dict__, method=method)
-    return copy
+    if not isinstance(method, FunctionType) or signatures.interface_of(method).kind == signatures.CALL:
+        return _decorate_method(function, name)
+    # Ray's caller of a method is to call ours instead, so that a coroutine or generator stays inside its range. Source:
+    # Ray 2.42.1 and 2.60.0, `_make_actor_method_executor`: a closure over `method`, with attributes `name`, `method`.
+    ours = _decorate_method(method, name)
+    cells = tuple(CellType(ours) if cell.cell_contents is method else cell for cell in function.__closure__)
+    caller = FunctionType(function.__code__, function.__globals__, function.__name__, function.__defaults__, cells)
+    caller.__dict__.update(function.__dict__, method=ours)
+    return caller
 
 
 def _decorate_method(function: Any, name: str) -> Any:

@@ -15,26 +15,17 @@ from ..recorder import process
 from ..recorder.process import OF_ALL_PROCESSES, RecorderLimits
 
 T = TypeVar("T", RecorderLimits, DutySettings)
-_DEFAULTS: dict[str, Any] = {**RecorderLimits()._asdict(), **DutySettings()._asdict()}
-
-
-def list_settings() -> tuple[str, ...]:
-    """What `capture` takes beside its folder; each also as MSTXKIT_<NAME>."""
-    return tuple(_DEFAULTS)
-
-
-def are_limits(config: Any) -> bool:
-    """Is this no configuration of any system, but limits by name?"""
-    return isinstance(config, dict) and set(config) <= set(list_settings())
+# What `capture` takes beside its folder; each also as MSTXKIT_<NAME>.
+DEFAULTS: dict[str, Any] = {**RecorderLimits()._asdict(), **DutySettings()._asdict()}
 
 
 def resolve_settings(config: Any, overrides: Mapping[str, Any]) -> tuple[RecorderLimits, DutySettings]:
     """Both, from `config` and what overrides it. Raises CaptureError, ConfigError: an unknown name or value."""
     settings = {**(config or {}), **overrides}
-    unknown = sorted(set(settings) - set(list_settings()))
+    unknown = sorted(set(settings) - set(DEFAULTS))
     if unknown:
         why = "it knows no such setting"
-        problems = [Problem("capture()", None, name, None, why, list_settings()) for name in unknown]
+        problems = [Problem("capture()", None, name, None, why, tuple(DEFAULTS)) for name in unknown]
         raise CaptureError("\n".join(map(str, problems)))
     limits, of_requests = _fill_settings(RecorderLimits, settings), _fill_settings(DutySettings, settings)
     return process.check_limits(limits), of_duty.check_settings(of_requests)
@@ -58,21 +49,19 @@ def as_variables(config: Any, overrides: Mapping[str, Any]) -> dict[str, str]:
 
     What is False is left out where the default is none: no text of a child's says that.
     """
-    asked = {**(config or {}), **overrides}
-    passed_on = (*DutySettings._fields, *OF_ALL_PROCESSES)
-    kept = {name: asked[name] for name in passed_on if asked.get(name) is not None}
-    kept = {name: value for name, value in kept.items() if value is not False or _DEFAULTS[name] is not None}
-    return {f"MSTXKIT_{name.upper()}": _as_text(name, value) for name, value in kept.items()}
+    asked, variables = {**(config or {}), **overrides}, {}
+    for name in (*DutySettings._fields, *OF_ALL_PROCESSES):
+        value, default = asked.get(name), DEFAULTS[name]
+        if value is None or (value is False and default is None):
+            continue
+        if isinstance(value, Mapping):
+            from ..store import metrics_setting
 
-
-def _as_text(name: str, value: Any) -> str:
-    """As a child reads it: a switch is 0 or 1, and a size that was given as 2e11 a whole number."""
-    if isinstance(value, Mapping):
-        from ..store import metrics_setting
-
-        return metrics_setting.as_text(value)
-    is_whole = isinstance(value, bool) or (isinstance(value, float) and isinstance(_DEFAULTS[name], int))
-    return str(int(value) if is_whole else value)
+            value = metrics_setting.as_text(value)
+        elif isinstance(value, bool) or (isinstance(value, float) and isinstance(default, int)):
+            value = int(value)  # a switch is 0 or 1, and a size that was given as 2e11 a whole number
+        variables[f"MSTXKIT_{name.upper()}"] = str(value)
+    return variables
 
 
 def _fill_settings(kind: type[T], settings: dict[str, Any]) -> T:
@@ -82,7 +71,7 @@ def _fill_settings(kind: type[T], settings: dict[str, Any]) -> T:
 
 
 def _parse_field(field: str, text: str) -> Any:
-    kind = str if _DEFAULTS[field] is None else type(_DEFAULTS[field])
+    kind = str if DEFAULTS[field] is None else type(DEFAULTS[field])
     try:
         return kind(text)
     except ValueError as exc:

@@ -259,11 +259,11 @@ def _check_variable(name: str, value: str) -> Check:
     setting = name[len(_OURS) :]
     if setting in HANDED_ON:
         return Check(name, OK, f"{value!r}: handed on by the process that started this one")
-    if setting.lower() in settings.list_settings():
+    if setting.lower() in settings.DEFAULTS:
         problem = value and settings.problem_with(setting.lower(), value)
         return Check(name, WRONG, f"nothing is recorded: {problem}") if problem else Check(name, OK, repr(value))
     if setting not in VARIABLES:
-        every = (*VARIABLES, *map(str.upper, settings.list_settings()))
+        every = (*VARIABLES, *map(str.upper, settings.DEFAULTS))
         near = difflib.get_close_matches(setting, every, n=1)
         meant = f"did you mean {_OURS}{near[0]}? " if near else ""
         names = f"known after {_OURS}: {', '.join(every)}"

@@ -6,6 +6,7 @@ YAML is composed, never constructed: a tag can do nothing but be refused, and wh
 from __future__ import annotations
 
 import json as _json
+from dataclasses import dataclass, field
 from typing import Any, Union
 
 from ..errors import ConfigError
@@ -50,19 +51,22 @@ def read_scalar(text: str) -> Any:
     """A value as YAML reads it in one line (`[0, 1]`, `null`, `True`); the text itself where it is no YAML."""
     try:
         root = compose_yaml(text, "")
-        return text if root is None and text else None if root is None else _NodeWalk("").value(root, ())
+        if root is None:
+            return text or None
+        return _NodeWalk("").value(root, ())
     except ConfigError:
         return text
 
 
+@dataclass
 class _NodeWalk:
     """One pass over a document's nodes."""
 
-    def __init__(self, name: str, first_line: int = 1) -> None:
-        self.name, self.first_line = name, first_line
-        self.lines: dict[Path, int] = {}
-        self.left = MOST_VALUES
-        self.merging: list[Any] = []
+    name: str
+    first_line: int = 1
+    lines: dict[Path, int] = field(default_factory=dict)
+    left: int = MOST_VALUES
+    merging: list[Any] = field(default_factory=list)
 
     def value(self, node: Any, path: Path) -> Any:
         self.left -= 1

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+from dataclasses import dataclass
 from typing import Any, Iterable, Mapping, Sequence
 
 from ..errors import ConfigError, Problem
@@ -72,9 +73,11 @@ class _Unresolved(Exception):
     """Where it stands, what stands there, and why that stands for nothing."""
 
 
+@dataclass
 class _Resolving:
-    def __init__(self, source: Source) -> None:
-        self.source, self.depth, self.left = source, 0, _MOST
+    source: Source
+    depth: int = 0
+    left: int = _MOST
 
     def value(self, value: Any, path: Path) -> Any:
         if isinstance(value, Mapping):
@@ -119,8 +122,15 @@ class _Resolving:
         if name.strip() == "oc.select":
             target = self.selected(arguments[0], path)
             return (None if default is _MISSING else default) if target is _MISSING else target
-        if name.strip() == "oc.env":
-            return self.variable(arguments[0].strip(), default, path, text)
+        if name.strip() == "oc.env":  # of the script that holds the command, else of this process
+            variable = arguments[0].strip()
+            held = self.source.variables.get(variable)
+            value = os.environ.get(variable) if held is None else require_text(held, self.source.name)
+            if value is None and default is _MISSING:
+                why = f"the environment variable {variable} is not set, and there is no default"
+                raise _Unresolved(path, text, why)
+            value = default if value is None else value
+            return None if value is None else str(value)
         raise _Unresolved(path, text, f"the resolver {name.strip()} is not known here; give the resolved configuration")
 
     def selected(self, key: str, path: Path) -> Any:
@@ -138,14 +148,6 @@ class _Resolving:
             else:
                 return _MISSING
         return _MISSING if target == "???" else self.value(target, whole)
-
-    def variable(self, name: str, default: Any, path: Path, text: str) -> Any:
-        """An environment variable: of the script that holds the command, else of this process."""
-        held = self.source.variables.get(name)
-        value = os.environ.get(name) if held is None else require_text(held, self.source.name)
-        if value is None and default is _MISSING:
-            raise _Unresolved(path, text, f"the environment variable {name} is not set, and there is no default")
-        return (None if default is None else str(default)) if value is None else value
 
 
 def _find_end(text: str, start: int) -> int | None:

@@ -67,10 +67,12 @@ def find_calls(text: str, name: str, chosen: Iterable[BranchChoice] = ()) -> tup
 
 
 def _choose_call(nodes: list[ast.Call], name: str, chosen: tuple[BranchChoice, ...]) -> ast.Call | None:
-    taken = [choice.line for choice in chosen if choice.is_taken]
-    refused = [choice.line for choice in chosen if not choice.is_taken]
-    left = [call for call in nodes if not any(_holds_line(call, line) for line in refused)]
-    left = [call for call in left if not taken or any(_holds_line(call, line) for line in taken)]
+    choices = {
+        call: {choice.is_taken for choice in chosen if call.lineno <= choice.line <= (call.end_lineno or call.lineno)}
+        for call in nodes
+    }
+    is_one_taken = any(choice.is_taken for choice in chosen)
+    left = [call for call in nodes if False not in choices[call] and (True in choices[call] or not is_one_taken)]
     lines = ", ".join(str(call.lineno) for call in nodes)
     if nodes and not left:
         raise ConfigError(f"{name}: no call of a profiler is in a chosen line; they are in {lines}")
@@ -78,10 +80,6 @@ def _choose_call(nodes: list[ast.Call], name: str, chosen: tuple[BranchChoice, .
         options = " or ".join(f"--branch {call.lineno}" for call in left)
         raise ConfigError(f"{name}: several calls of a profiler, in lines {lines}: choose one with {options}")
     return left[0] if left else None
-
-
-def _holds_line(call: ast.Call, line: int) -> bool:
-    return call.lineno <= line <= (call.end_lineno or call.lineno)
 
 
 class _PythonFile:
@@ -99,9 +97,19 @@ class _PythonFile:
                 for alias in node.names:
                     whole = f"{node.module}.{alias.name}"
                     self.imported[alias.asname or alias.name] = _MOVED.get(whole, whole)
+        # Every name that is bound, with the value where that is certain: None under a condition, in a loop, as a
+        # parameter, or where it is changed.
         self.assigned: dict[str, list[ast.expr | None]] = {}
-        for name, value in _list_assignments(tree):
-            self.assigned.setdefault(name, []).append(value)
+        certain = {id(node) for node in _walk_straight(tree)}
+        for node in ast.walk(tree):
+            targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
+            for target in filter(None, targets):
+                is_plain = isinstance(node, (ast.Assign, ast.AnnAssign)) and isinstance(target, ast.Name)
+                value = getattr(node, "value", None) if is_plain and id(node) in certain else None
+                for name in (part.id for part in ast.walk(target) if isinstance(part, ast.Name)):
+                    self.assigned.setdefault(name, []).append(value)
+            if isinstance(node, ast.arg):
+                self.assigned.setdefault(node.arg, []).append(None)
 
     def dotted(self, node: ast.expr) -> str:
         """The full name of what an expression names, as imported; empty where it names nothing."""
@@ -131,7 +139,10 @@ class _PythonFile:
         if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub) and isinstance(node.operand, ast.Constant):
             return -node.operand.value if isinstance(node.operand.value, (int, float)) else self.not_known(node)
         if isinstance(node, ast.Name) and node.id in self.assigned and node.id not in self.imported:
-            return self.named(node, path, steps)
+            values = self.assigned[node.id]
+            if len(values) == 1 and values[0] is not None and steps < _MOST_STEPS:
+                return self.value(values[0], path, steps + 1)
+            return self.not_known(node, "it has several values: write the one that is meant")
         called = self.dotted(node.func if isinstance(node, ast.Call) else node)
         if called in _UNCALLED:
             return {CALL: _UNCALLED[called]}
@@ -141,30 +152,8 @@ class _PythonFile:
         is_member = module.rpartition(".")[0] in _MODULES and not isinstance(node, ast.Call)
         return Member(member) if is_member else self.not_known(node)
 
-    def named(self, node: ast.Name, path: Path, steps: int) -> Any:
-        """What a name stands for, where it is assigned once, outside any condition."""
-        values = self.assigned[node.id]
-        if len(values) == 1 and values[0] is not None and steps < _MOST_STEPS:
-            return self.value(values[0], path, steps + 1)
-        return self.not_known(node, "it has several values: write the one that is meant")
-
     def not_known(self, node: ast.expr, why: str = "only the running program knows it: write its value") -> NotKnown:
         return NotKnown(ast.unparse(node), node.lineno, why)
-
-
-def _list_assignments(tree: ast.Module) -> Iterator[tuple[str, ast.expr | None]]:
-    """Every name that is bound, with the value where that is certain: None under a condition, in a loop, as a
-    parameter, or where it is changed.
-    """
-    certain = {id(node) for node in _walk_straight(tree)}
-    for node in ast.walk(tree):
-        targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
-        for target in targets:
-            for name in (part.id for part in ast.walk(target) if isinstance(part, ast.Name)) if target else ():
-                is_plain = isinstance(node, (ast.Assign, ast.AnnAssign)) and isinstance(target, ast.Name)
-                yield name, getattr(node, "value", None) if is_plain and id(node) in certain else None
-        if isinstance(node, ast.arg):
-            yield node.arg, None
 
 
 def _walk_straight(node: ast.AST) -> Iterator[ast.AST]:

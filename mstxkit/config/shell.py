@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import os
 import re
+from dataclasses import dataclass, field
 from typing import Iterable, Mapping, NamedTuple
 
 from ..errors import ConfigError, Problem
-from .shell_commands import BranchChoice, Command, Doubt, Fork, Token, commands_in, plain_text, tokens_in
+from .shell_commands import BranchChoice, Command, Doubt, Token, commands_in, plain_text, tokens_in
 
 # Stands between the words of two commands.
 END = ";"
@@ -32,7 +33,7 @@ class Word(NamedTuple):
 
     text: str
     line: int | None = None
-    doubts: tuple[Doubt | Fork, ...] = ()
+    doubts: tuple[Doubt, ...] = ()
 
 
 def split_commands(
@@ -49,8 +50,7 @@ def split_commands(
 
 def list_unknown(word: Word, name: str) -> list[Problem]:
     """All that is not known of a word of this source."""
-    doubts = [doubt.doubt if isinstance(doubt, Fork) else doubt for doubt in word.doubts]
-    return [Problem(name, doubt.line, doubt.key, None, doubt.why) for doubt in doubts]
+    return [Problem(name, doubt.line, doubt.key, None, doubt.why) for doubt in word.doubts]
 
 
 def require_text(word: Word, name: str) -> str:
@@ -60,16 +60,16 @@ def require_text(word: Word, name: str) -> str:
     return word.text
 
 
+@dataclass
 class _Script:
     """The words and variables up to here."""
 
-    def __init__(self, environment: Mapping[str, str]) -> None:
-        self.environment = environment
-        self.words: list[Word] = []
-        self.variables: dict[str, Word] = {}
+    environment: Mapping[str, str]
+    words: list[Word] = field(default_factory=list)
+    variables: dict[str, Word] = field(default_factory=dict)
 
     def take(self, command: Command) -> None:
-        forks = tuple(arm.fork for arm in command.arms if arm.is_chosen is None)
+        doubts = tuple(arm.fork.doubt for arm in command.arms if arm.is_chosen is None)
         if command.loop is not None:
             line, named = command.loop.line, f"${command.loop.text}"
             why = "the variable of a loop has several values: write the one that is meant"
@@ -78,7 +78,7 @@ class _Script:
         for token in command.words:
             match = None if token.is_operator or not is_beginning else _ASSIGNED.fullmatch(token.text)
             if match is not None:
-                word, before = self.expanded(match[3], token.line, forks), self.variables.get(match[1])
+                word, before = self.expanded(match[3], token.line, doubts), self.variables.get(match[1])
                 if match[2] and before is not None:  # `NAME+=more`
                     word = Word(before.text + word.text, token.line, (*before.doubts, *word.doubts))
                 self.variables[match[1]] = word
@@ -86,21 +86,21 @@ class _Script:
                 is_beginning = True
             elif not (is_beginning and token.text in _DECLARING):
                 self.words += [Word(END, token.line)] if is_beginning and self.words else []
-                self.words += self.as_words(token, forks)
+                self.words += self.as_words(token, doubts)
                 is_beginning = False
 
-    def as_words(self, token: Token, forks: tuple[Fork, ...]) -> list[Word]:
+    def as_words(self, token: Token, doubts: tuple[Doubt, ...]) -> list[Word]:
         """A word; several where it is a variable that holds arguments, as in `torchrun train.py $PROFILE_ARGS`."""
         whole = _WHOLE.fullmatch(token.text)
         name = (whole[1] or whole[2]) if whole and token.is_bare else ""
         held = self.variables.get(name) or (Word(self.environment[name]) if name in self.environment else None)
         if not name or held is None:
-            return [self.expanded(token.text, token.line, forks)]
+            return [self.expanded(token.text, token.line, doubts)]
         parts = [part for part in tokens_in(held.text, held.line or token.line) if not part.is_operator]
-        return [Word(plain_text(part.text), part.line, (*forks, *held.doubts)) for part in parts]
+        return [Word(plain_text(part.text), part.line, (*doubts, *held.doubts)) for part in parts]
 
-    def expanded(self, text: str, line: int, doubts: tuple[Doubt | Fork, ...] = ()) -> Word:
-        whole: list[Doubt | Fork] = list(doubts)
+    def expanded(self, text: str, line: int, doubts: tuple[Doubt, ...] = ()) -> Word:
+        whole = list(doubts)
 
         def value(match: re.Match[str]) -> str:
             word = self.value(match, line)

@@ -8,6 +8,8 @@ taken off, operators, ends of lines; and where each stands.
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Iterable, NamedTuple
 
 from ..errors import ConfigError
@@ -46,53 +48,35 @@ class Token(NamedTuple):
 
 def tokens_in(text: str, line: int = 1) -> list[Token]:
     """All tokens of a script that begins in this line. What is not finished is read as far as it goes."""
-    taking, position = _Taking(line), 0
+    tokens: list[Token] = []
+    parts: list[str] = []  # of the word that is being put together
+    begun, is_bare, position = line, True, 0
     while position < len(text):
-        if text[position] == "#" and not taking.parts:
+        if text[position] == "#" and not parts:
             end = text.find("\n", position)
             position = len(text) if end < 0 else end
             continue
         match = _PART.match(text, position)
         if match is None:  # a lone backslash at the very end
             break
-        taking.take(match)
         position = match.end()
-    taking.finish()
-    return taking.tokens
+        is_blank = match["blank"] is not None
+        if is_blank or match["redirect"] is not None or match["operator"] is not None:
+            tokens += [Token("".join(parts), begun, False, is_bare)] if parts else []
+            parts = []
+            if not is_blank or "\n" in match[0]:
+                tokens.append(Token(NEW_LINE if is_blank else match["operator"] or REDIRECT, line, is_operator=True))
+        elif match[0] != "\\\n":
+            begun, is_bare = (begun, is_bare) if parts else (line, True)
+            is_bare = is_bare and (match["plain"] is not None or match["command"] is not None)
+            parts.append(_unquote_match(match))
+        line += match[0].count("\n")
+    return [*tokens, Token("".join(parts), begun, False, is_bare)] if parts else tokens
 
 
 def plain_text(text: str) -> str:
     """A word's text after its variables have been replaced: what was quoted is as it was."""
     return text.replace(_PLAIN_DOLLAR, "$").replace(_PLAIN_BACKTICK, "`")
-
-
-class _Taking:
-    """The tokens up to here, and the word that is being put together."""
-
-    def __init__(self, line: int) -> None:
-        self.tokens: list[Token] = []
-        self.parts: list[str] = []
-        self.line = self.begun = line
-        self.is_bare = True
-
-    def take(self, match: re.Match[str]) -> None:
-        if match["blank"] is not None:
-            self.finish()
-            if "\n" in match[0]:
-                self.tokens.append(Token(NEW_LINE, self.line, is_operator=True))
-        elif match["redirect"] is not None or match["operator"] is not None:
-            self.finish()
-            self.tokens.append(Token(match["operator"] or REDIRECT, self.line, is_operator=True))
-        elif match[0] != "\\\n":
-            self.begun = self.begun if self.parts else self.line
-            self.parts.append(_unquote_match(match))
-            self.is_bare = self.is_bare and (match["plain"] is not None or match["command"] is not None)
-        self.line += match[0].count("\n")
-
-    def finish(self) -> None:
-        if self.parts:
-            self.tokens.append(Token("".join(self.parts), self.begun, False, self.is_bare))
-            self.parts, self.is_bare = [], True
 
 
 def _unquote_match(match: re.Match[str]) -> str:
@@ -146,13 +130,18 @@ class Arm:
         self.is_chosen: bool | None = None
 
 
+@dataclass(eq=False)
 class Fork:
     """One condition, with all its branches; it stands in a branch of another, or in none."""
 
-    def __init__(self, kind: str, line: int, within: Arm | None) -> None:
-        self.kind, self.line, self.within = kind, line, within
-        self.condition: list[str] = []
-        self.arms: list[Arm] = []
+    kind: str
+    line: int
+    within: Arm | None
+    condition: list[str] = field(default_factory=list)
+    arms: list[Arm] = field(default_factory=list)
+    reading: str = _BODY  # what of it is being read
+    label: str = "then"  # label, pattern: of its next branch, an `if`'s or a `case`'s
+    pattern: list[str] = field(default_factory=list)
 
     @property
     def has_else(self) -> bool:
@@ -164,9 +153,9 @@ class Fork:
         """The branches of which nobody has said anything."""
         return [arm for arm in self.arms if arm.is_chosen is None]
 
-    @property
+    @cached_property
     def doubt(self) -> Doubt:
-        """What to say of a word that stands in one of its branches."""
+        """What to say of a word that stands in one of its branches, once all of them are read, and some are chosen."""
         begun = [f"line {arm.first} ({arm.label})" for arm in self.open]
         held = " or ".join(begun) if self.has_else else f"{', '.join(begun)} or none of it"
         choose = [f"--branch {arm.first}" for arm in self.open]
@@ -195,14 +184,6 @@ class Command(NamedTuple):
     loop: Token | None = None
 
 
-class _Frame:
-    """An `if` or a `case` that is open, and what of it is being read."""
-
-    def __init__(self, fork: Fork, reading: str) -> None:
-        self.fork, self.reading, self.label = fork, reading, "then"
-        self.pattern: list[str] = []
-
-
 def commands_in(text: str, line: int, chosen: Iterable[BranchChoice]) -> list[Command]:
     """The commands of a script that begins in this line, in order, but for those in branches that a user ruled out.
     Raises: ConfigError where no branch holds a chosen line.
@@ -219,31 +200,31 @@ def commands_in(text: str, line: int, chosen: Iterable[BranchChoice]) -> list[Co
             raise ConfigError(f"branch {at}: no branch holds this line; branches are in lines {ranges}")
         arm = min(holding, key=lambda arm: (arm.last - arm.first, -arm.first))
         arm.fork.choose(arm, is_taken)
-    return [command for command in reading.found if all(arm.is_chosen is not False for arm in command.arms)]
+    return [command for command in reading.commands if all(arm.is_chosen is not False for arm in command.arms)]
 
 
+@dataclass
 class _Commands:
     """The commands up to here, the one that is being put together, and the conditions around it."""
 
-    def __init__(self) -> None:
-        self.forks: list[Fork] = []
-        self.found: list[Command] = []
-        self.words: list[Token] = []
-        self.frames: list[_Frame] = []  # innermost last
-        self.chain: Fork | None = None  # of `test && command || command`
-        self.joint = ""  # `&&` or `||` before the command that is being put together
-        self.test: tuple[str, ...] = ()  # the words of the command before that, where it was a test
-        self.loop = ""  # "name": the next word is the loop's variable; "head": what follows it, up to `do`
+    forks: list[Fork] = field(default_factory=list)
+    commands: list[Command] = field(default_factory=list)
+    words: list[Token] = field(default_factory=list)
+    around: list[Fork] = field(default_factory=list)  # each `if` and `case` that has begun, the innermost last
+    chain: Fork | None = None  # of `test && command || command`
+    joint: str = ""  # `&&` or `||` before the command that is being put together
+    test: tuple[str, ...] = ()  # the words of the command before that, where it was a test
+    loop: str = ""  # "name": the next word is the loop's variable; "head": what follows it, up to `do`
 
     @property
     def reading(self) -> str:
         """What of the innermost condition is being read."""
-        return self.frames[-1].reading if self.frames else _BODY
+        return self.around[-1].reading if self.around else _BODY
 
     def take(self, token: Token) -> None:
         if self.loop:  # `for NAME in …; do`
             if self.loop == "name" and not token.is_operator:
-                self.found.append(Command((), self.arms(), token))
+                self.commands.append(Command((), self.arms(), token))
             self.loop = "" if token.text == "do" and not token.is_operator else "head"
         elif self.reading in (_SUBJECT, _PATTERN):
             self.head_of_case(token)
@@ -254,19 +235,19 @@ class _Commands:
 
     def head_of_case(self, token: Token) -> None:
         """`case WORD in`, and each `PATTERN)`."""
-        frame = self.frames[-1]
-        if frame.reading == _SUBJECT:
+        fork = self.around[-1]
+        if fork.reading == _SUBJECT:
             if token.text == "in" and token.is_bare:
-                frame.reading = _PATTERN
+                fork.reading = _PATTERN
             elif not token.is_operator:
-                frame.fork.condition.append(token.text)
+                fork.condition.append(token.text)
         elif token.text == "esac":
-            self.frames.pop()
+            self.around.pop()
         elif not token.is_operator:
-            frame.pattern.append(token.text)
+            fork.pattern.append(token.text)
         elif token.text == ")":
-            frame.fork.arms.append(Arm(frame.fork, "|".join(frame.pattern), token.line))
-            frame.reading, frame.pattern = _BODY, []
+            fork.arms.append(Arm(fork, "|".join(fork.pattern), token.line))
+            fork.reading, fork.pattern = _BODY, []
 
     def operator(self, token: Token) -> None:
         """A redirection stays in the command; all else ends it."""
@@ -275,21 +256,17 @@ class _Commands:
             return
         is_going_on = token.text == NEW_LINE and bool(self.joint) and not self.words
         self.finish()
-        if token.text in ("&&", "||"):
-            self.join(token)
+        if token.text in ("&&", "||"):  # the next command depends on the one before, where that is a test
+            if self.chain is None and self.test:
+                self.chain = self.fork("", token.line)
+                self.chain.condition += self.test
+            if self.chain is not None and self.joint != token.text:
+                self.chain.arms.append(Arm(self.chain, token.text, token.line))
+            self.joint = token.text
         elif token.text not in ("|", "|&", "(", ")") and not is_going_on:
             self.chain, self.joint, self.test = None, "", ()
-        if token.text.startswith(";") and len(token.text) > 1 and self.frames and self.frames[-1].fork.kind == "case":
-            self.frames[-1].reading = _PATTERN
-
-    def join(self, token: Token) -> None:
-        """The next command depends on the one before, where that is a test."""
-        if self.chain is None and self.test:
-            self.chain = self.fork("", token.line)
-            self.chain.condition += self.test
-        if self.chain is not None and self.joint != token.text:
-            self.chain.arms.append(Arm(self.chain, token.text, token.line))
-        self.joint = token.text
+        if token.text.startswith(";") and len(token.text) > 1 and self.around and self.around[-1].kind == "case":
+            self.around[-1].reading = _PATTERN
 
     def fork(self, kind: str, line: int) -> Fork:
         arms = self.arms()
@@ -298,34 +275,28 @@ class _Commands:
 
     def arms(self) -> tuple[Arm, ...]:
         """The branches around this place, from the outermost."""
-        forks = [frame.fork for frame in self.frames if frame.reading == _BODY]
-        forks += [] if self.chain is None else [self.chain]
-        return tuple(fork.arms[-1] for fork in forks if fork.arms)
+        forks = self.around if self.chain is None else [*self.around, self.chain]
+        return tuple(fork.arms[-1] for fork in forks if fork.arms and fork.reading == _BODY)
 
     def keyword(self, token: Token) -> bool:
         """Is it a word of the shell's own grammar? Then take it."""
-        word, frame = token.text, self.frames[-1] if self.frames else None
+        word, fork = token.text, self.around[-1] if self.around else None
+        kind = "" if fork is None else fork.kind
         if word in ("if", "case"):
-            self.frames.append(_Frame(self.fork(word, token.line), _CONDITION if word == "if" else _SUBJECT))
+            self.around.append(self.fork(word, token.line))
+            self.around[-1].reading = _CONDITION if word == "if" else _SUBJECT
         elif word in ("for", "select"):
             self.loop = "name"
-        elif frame is not None and frame.fork.kind == "if" and word in ("then", "elif", "else", "fi"):
-            self.branch(frame, token)
-        elif frame is not None and frame.fork.kind == "case" and word == "esac":
-            self.frames.pop()
-        else:
+        elif (kind, word) in (("if", "fi"), ("case", "esac")):
+            self.around.pop()
+        elif fork is None or kind != "if" or word not in ("then", "elif", "else"):
             return word in _SKIPPED
-        return True
-
-    def branch(self, frame: _Frame, token: Token) -> None:
-        if token.text == "fi":
-            self.frames.pop()
-        elif token.text == "elif":
-            frame.reading, frame.label = _CONDITION, "elif"
+        elif word == "elif":
+            fork.reading, fork.label = _CONDITION, "elif"
         else:
-            label = frame.label if token.text == "then" else "else"
-            frame.fork.arms.append(Arm(frame.fork, label, token.line))
-            frame.reading = _BODY
+            fork.arms.append(Arm(fork, fork.label if word == "then" else "else", token.line))
+            fork.reading = _BODY
+        return True
 
     def finish(self) -> None:
         if not self.words:
@@ -335,8 +306,8 @@ class _Commands:
             arm.first = words[0].line if arm.is_empty else arm.first
             arm.last = max(arm.last, words[-1].line)
             arm.is_empty = False
-        if self.reading == _CONDITION and not self.frames[-1].fork.arms:
-            self.frames[-1].fork.condition += [word.text for word in words]
-        self.found.append(Command(words, arms))
+        if self.reading == _CONDITION and not self.around[-1].arms:
+            self.around[-1].condition += [word.text for word in words]
+        self.commands.append(Command(words, arms))
         self.test = tuple(word.text for word in words) if words[0].text in _TESTS or self.test and self.joint else ()
         self.words = []

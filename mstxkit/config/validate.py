@@ -46,7 +46,6 @@ def check_config(
         *_check_window(config.window, total_steps),
         *_check_scope(config, world_size),
         *_check_depth(config),
-        *_check_sampling(config),
     ]
     try:
         if config.light is not None:
@@ -112,6 +111,14 @@ def _check_scope(config: Config, world_size: int | None) -> Iterator[tuple[str, 
             yield "stages", f"unknown stage {key}; did you mean {near[0]}? allowed: all, {', '.join(stages.BY_KEY)}"
     if isinstance(config.stages, tuple) and "all" in config.stages:
         yield "stages", "all stands alone: it is one recording of the whole step, not a stage"
+    if config.sampling is None:
+        return
+    if config.stages == "all":
+        yield "sampling", "a part of a stage is recorded: name the stages"
+    elif config.sampling.per == "decode_step" and "actor_generate" not in config.stages:
+        yield "sampling.per", "only the stage actor_generate has decode steps"
+    elif config.sampling.per != "decode_step" and set(config.stages) == {"actor_generate"}:
+        yield "sampling.per", "the stage actor_generate has decode steps, no batches"
 
 
 def _check_depth(config: Config) -> Iterator[tuple[str, str]]:
@@ -129,17 +136,6 @@ def _check_depth(config: Config) -> Iterator[tuple[str, str]]:
     for field in ("domains_include", "domains_exclude"):
         if getattr(config, field) and not config.mstx:
             yield field, "needs mstx: true"
-
-
-def _check_sampling(config: Config) -> Iterator[tuple[str, str]]:
-    if config.sampling is None:
-        return
-    if config.stages == "all":
-        yield "sampling", "a part of a stage is recorded: name the stages"
-    elif config.sampling.per == "decode_step" and "actor_generate" not in config.stages:
-        yield "sampling.per", "only the stage actor_generate has decode steps"
-    elif config.sampling.per != "decode_step" and set(config.stages) == {"actor_generate"}:
-        yield "sampling.per", "the stage actor_generate has decode steps, no batches"
 
 
 def _list_warnings(config: Config, total_steps: int | None) -> Iterator[str]:

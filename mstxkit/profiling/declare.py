@@ -1,21 +1,15 @@
-"""What a profiler session is made from and what comes out of it: presets, outcomes, and what a backend has to offer.
-
-Data and interfaces only; nothing of a framework is imported.
-"""
+"""What a profiler session is made from and what comes out of it: presets and outcomes. Data only."""
 
 from __future__ import annotations
 
 from dataclasses import field, make_dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from ..errors import ConfigError
 from ..store.options import METRIC_LEVELS, PRESET, list_settable
 
 Options = dict[str, Any]
-
-if TYPE_CHECKING:
-    from .backends._session import ProfilerSession
 
 _PresetFields: Any = make_dataclass(
     "_PresetFields",
@@ -71,25 +65,3 @@ class Recorded(NamedTuple):
     problems: tuple[str, ...]  # what went wrong, a sentence each
     start_ns: int  # when it recorded, Unix time; 0 where it never did
     end_ns: int
-
-
-class Backend(Protocol):
-    """A profiler that sessions are made with: `mstxkit.profiling.backends.<name>.BACKEND`."""
-
-    name: str  # as in `backends.list_backends()`; that of the framework's module, too
-    on_disk: bool  # does it write while it records? Else no limit of bytes can hold
-
-    def device(self) -> int | None:
-        """The device that this thread uses, as this process numbers them; None where it has none. No wait for it."""
-
-    def why_not(self) -> str | None:
-        """Why it cannot record in this process now; None if it can. Imports nothing."""
-
-    def described(self, preset: Preset) -> tuple[Options, tuple[str, ...]]:
-        """A preset by the profiler's own names, and what this version drops; as for the newest where not imported."""
-
-    def start(self, preset: Preset, folder: Path, limit_bytes: int | None = None) -> ProfilerSession:
-        """Begin to record on this thread, below `folder`, which is made. Never raises.
-
-        At `limit_bytes` the owner ends the session; the profiler's own limit, if it has one, is set a little above.
-        """

@@ -20,6 +20,7 @@ import os
 import re
 import time
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Mapping, NamedTuple, Sequence
 
@@ -60,13 +61,13 @@ class Refusal(NamedTuple):
     owner: Owner | None = None  # None where it is another profiler, or unknown
 
 
+@dataclass(eq=False)
 class Claim:
     """A device that this process has, until `release`, its end or its death; in a forked child it is nothing."""
 
-    def __init__(self, owner: Owner) -> None:
-        self.owner = owner
-        self._file: OwnDescriptor | None = None
-        self._left: tuple[str, Owner | None, float] = "", None, 0.0  # the lock's file, to whom, and until when
+    owner: Owner
+    _file: OwnDescriptor | None = None
+    _left: tuple[str, Owner | None, float] = ("", None, 0.0)  # the lock's file, to whom, and until when
 
     @property
     def wanted_by(self) -> Owner | None:

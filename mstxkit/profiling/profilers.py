@@ -74,7 +74,7 @@ def _find_here(thread: int | None, variables: Mapping[str, str]) -> tuple[Other,
 
 def _find_scheduled(thread: int | None) -> list[Other]:
     """Profilers whose steps can be foreseen, and those that may begin on any thread but this one."""
-    seen = [lambda each=each: _of_live(each, thread) for each in theirs.list_live()]
+    seen = [lambda each=each: _of_live(each, thread) for each in list(theirs.live.values())]
     return _look_around(*seen, _find_dynamic)
 
 
@@ -163,7 +163,7 @@ def _find_verl() -> Other | None:
         return None
     return Other(
         "verl",
-        f"verl's own profiler records this step{_find_target()} (global_profiler.steps); take the step out of "
+        f"verl's own profiler records this step{_find_target() or ''} (global_profiler.steps); take the step out of "
         "global_profiler.steps, or ask again after it",
         "verl's profile",
     )
@@ -182,10 +182,10 @@ _OF_TORCH = Other("torch", _TORCH, "torch's profile")
 
 def _torch_npu() -> Other | None:
     """On any thread, while it warms up too: its folder is made when it begins, and done with when it ends."""
-    creator = _path_creator()
+    target = _find_target()
     autograd = getattr(getattr(sys.modules.get("torch"), "_C", None), "_autograd", None)
     enabled = getattr(autograd, "_profiler_enabled", None)
-    if not getattr(creator, "is_prof_inited", False) and (_find_torch() or enabled is None or not enabled()):
+    if target is None and (_find_torch() or enabled is None or not enabled()):
         return None
     if "torch_npu" not in sys.modules:
         return _OF_TORCH
@@ -194,7 +194,8 @@ def _torch_npu() -> Other | None:
         starts_it = ", as MindSpeed-RL starts it for profiler_config.integrated"
         who = "MindSpeed-RL"
         what_to_do = f"{starts_it}; set profile: false there, or ask again after profile_step_end"
-    return Other(who, f"torch_npu's profiler records in this process{_find_target()}{what_to_do}", f"{who}'s profile")
+    sentence = f"torch_npu's profiler records in this process{target or ''}{what_to_do}"
+    return Other(who, sentence, f"{who}'s profile")
 
 
 def _find_torch() -> Other | None:
@@ -202,15 +203,13 @@ def _find_torch() -> Other | None:
     return _OF_TORCH if is_on else None
 
 
-def _path_creator() -> Any:
-    """torch_npu's one object that knows the folder of the session."""
-    made = getattr(sys.modules.get("torch_npu.profiler.profiler_interface"), "ProfPathCreator", None)
-    return None if made is None else made()
-
-
-def _find_target() -> str:
-    creator = _path_creator()
-    path = creator.get_prof_dir() if getattr(creator, "is_prof_inited", False) else None
+def _find_target() -> str | None:
+    """Where torch_npu's profiler records, as a part of a sentence; None while it has no folder."""
+    interface = sys.modules.get("torch_npu.profiler.profiler_interface")
+    creator: Any = getattr(interface, "ProfPathCreator", lambda: None)()
+    if not getattr(creator, "is_prof_inited", False):
+        return None
+    path = creator.get_prof_dir()
     return f" into {path}" if path else ""
 
 

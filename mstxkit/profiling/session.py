@@ -11,6 +11,7 @@ import os
 import sys
 import threading
 import time
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Sequence
 
@@ -20,8 +21,7 @@ from ..host import threads
 from ..store.session_file import Order as Order
 from ..store.session_file import SessionFile, SessionOutcome, SessionStart
 from . import backends, guard, metadata, theirs
-from .backends._session import ProfilerSession
-from .declare import Backend
+from .backends._session import Backend, ProfilerSession
 from .declare import Recorded as Recorded
 from .presets import made_preset as made_preset
 
@@ -59,14 +59,14 @@ def _import_all(names: Sequence[str]) -> None:
             faults.note_fault("session.imports", exc)
 
 
+@dataclass(eq=False)
 class OneSession:
     """This process's session, if any; none in a forked child. `begin` and `end` on one thread, the rest on any."""
 
-    def __init__(self) -> None:
-        self.ended = 0  # so many
-        self.taken_by = ""  # which process had the device, as `begin` was called last, in words; "": none
-        self.claim: guard.Claim | None = None  # of the device, for the last session
-        self._opened: _Opened | None = None
+    ended: int = 0  # so many
+    taken_by: str = ""  # which process had the device, as `begin` was called last, in words; "": none
+    claim: guard.Claim | None = None  # of the device, for the last session
+    _opened: _Opened | None = None
 
     @property
     def is_open(self) -> bool:
@@ -131,7 +131,8 @@ class OneSession:
     def _close_unless_recording(self, opened: _Opened) -> None:
         if not opened.records:
             self._opened = None
-            opened.settle()
+            if opened.file is not None and not opened.file.is_settled:  # wherever an interrupt of the program has come
+                opened.file.fail("an interrupt of the program: what was recorded is as the profiler left it")
             opened.claim.release()
             self.ended += 1
 
@@ -145,16 +146,18 @@ class OneSession:
         return opened if opened is not None and opened.pid == os.getpid() else None
 
 
+@dataclass(eq=False)
 class _Opened:
     """One order that is being carried out."""
 
-    def __init__(self, order: Order, backend: Backend, claim: guard.Claim) -> None:
-        self.order, self.backend, self.claim = order, backend, claim
-        self.pid = os.getpid()
-        self._file: SessionFile | None = None
-        self._session: ProfilerSession | None = None
-        self._size: int | None = None
-        self._look_at_ns = 0
+    order: Order
+    backend: Backend
+    claim: guard.Claim
+    pid: int = field(default_factory=os.getpid)
+    file: SessionFile | None = None
+    _session: ProfilerSession | None = None
+    _size: int | None = None
+    _look_at_ns: int = 0
 
     @property
     def records(self) -> bool:
@@ -167,54 +170,49 @@ class _Opened:
             left = f"only {room >> 20} MiB are left on the disk of {place}"
             return f"{left}, too little to record; make room there"
         try:
-            self._file = SessionFile(self.order.run, self._describe_start())
+            self.file = SessionFile(self.order.run, self._describe_start())
         except (OSError, MstxkitError) as exc:
             return f"the session's folder cannot be made: {exc}"
         try:
             with theirs.mark_ours():
-                self._session = self.backend.start(self.order.preset, self._file.data, self.order.bytes)
+                self._session = self.backend.start(self.order.preset, self.file.data, self.order.bytes)
         except BaseException:  # an interrupt, which goes on to the program
-            self._file.fail("the start was interrupted")
+            self.file.fail("the start was interrupted")
             raise
-        self._file.document["start_cost_ns"] = time.perf_counter_ns() - before_ns
+        self.file.document["start_cost_ns"] = time.perf_counter_ns() - before_ns
         if self.records:
             return None
         why = "; ".join(self._session.stop().problems)
         why = why or f"{self.backend.name} did not start, and does not say why"
-        self._file.fail(why)
+        self.file.fail(why)
         return why
 
-    def settle(self) -> None:
-        """What records no more does not say that it does, wherever an interrupt of the program has come."""
-        if self._file is not None and not self._file.is_settled:
-            self._file.fail("an interrupt of the program: what was recorded is as the profiler left it")
-
     def end(self, why: str, steps: Sequence[int], holds: str) -> Recorded:
-        assert self._file is not None and self._session is not None
+        assert self.file is not None and self._session is not None
         before_ns = time.perf_counter_ns()
         try:
             with theirs.mark_ours():
                 outcome = self._session.stop(steps, holds)
         except BaseException:  # an interrupt, which goes on to the program
-            self._file.fail("the stop was interrupted: data may be missing")
+            self.file.fail("the stop was interrupted: data may be missing")
             raise
         if self.records:  # another thread's
             return Recorded(None, 0, outcome.problems, outcome.start_ns, 0)
         try:
             problems = self._complete_data(outcome)
         except BaseException as exc:  # an interrupt, or a fault of ours: the file must not say that it still records
-            self._file.end(outcome, why, [f"what was recorded is as the profiler left it: {_show_error(exc)}"])
+            self.file.end(outcome, why, [f"what was recorded is as the profiler left it: {_show_error(exc)}"])
             raise
-        self._file.document["stop_cost_ns"] = time.perf_counter_ns() - before_ns
-        unwritten = self._file.end(outcome, why, problems)
+        self.file.document["stop_cost_ns"] = time.perf_counter_ns() - before_ns
+        unwritten = self.file.end(outcome, why, problems)
         problems += [unwritten] if unwritten else []
-        folder = self._file.folder if outcome.is_whole else None
+        folder = self.file.folder if outcome.is_whole else None
         return Recorded(folder, outcome.bytes, (*outcome.problems, *problems), outcome.start_ns, outcome.end_ns)
 
     def _complete_data(self, outcome: SessionOutcome) -> list[str]:
         """Add to the data what the profiler cannot know; what is wrong with it or with the disk."""
-        assert self._file is not None
-        room = _room_bytes(self._file.data)
+        assert self.file is not None
+        room = _room_bytes(self.file.data)
         is_full = room is not None and room < _ROOM_AT_END_BYTES
         problems = [
             f"no room is left on the disk of {self.order.local or self.order.run}: what was recorded is cut short"
@@ -222,7 +220,7 @@ class _Opened:
         if outcome.folder is None or not outcome.folder.is_dir():
             return problems
         try:
-            metadata.complete_metadata(outcome.folder, self.order, self._file.document["distributed_args"])
+            metadata.complete_metadata(outcome.folder, self.order, self.file.document["distributed_args"])
         except OSError as exc:
             problems.append(f"the profiler's metadata could not be completed: {exc}")
         return problems

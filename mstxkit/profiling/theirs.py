@@ -45,7 +45,7 @@ class Theirs(NamedTuple):
     is_started: bool
 
 
-_live: dict[int, Theirs] = {}
+live: dict[int, Theirs] = {}  # those of this process, oldest first; one that is gone may still be there
 _monitors: weakref.WeakSet[Any] = weakref.WeakSet()
 _give_way: list[Callable[[str], object]] = []
 _undo: list[Callable[[], None]] = []
@@ -60,11 +60,6 @@ def mark_ours() -> Iterator[None]:
         yield
     finally:
         _here.is_ours = before
-
-
-def list_live() -> tuple[Theirs, ...]:
-    """Those that exist, oldest first, of this process."""
-    return tuple(each for each in list(_live.values()) if each.profiler() is not None)
 
 
 def mindspore_monitor_exists() -> bool:
@@ -95,12 +90,12 @@ def _look_away() -> None:
         imports.forget_hook(module, hook)
     while _undo:
         _undo.pop()()
-    _live.clear()
+    live.clear()
     _monitors.clear()
 
 
 # A forked child has none of its parent's profilers.
-os.register_at_fork(after_in_child=_live.clear)
+os.register_at_fork(after_in_child=live.clear)
 os.register_at_fork(after_in_child=_give_way.clear)
 
 
@@ -114,15 +109,15 @@ def _follow_class(kind: Any, framework: str) -> None:
     _listen_to(kind, "__init__", after=lambda profiler, *_: _note_seen(profiler, framework, False))
     for name in ("start", "step"):
         _listen_to(kind, name, before=lambda profiler, *_: _note_seen(profiler, framework, True))
-    _listen_to(kind, "stop", after=lambda profiler, *_: _live.pop(id(profiler), None))
+    _listen_to(kind, "stop", after=lambda profiler, *_: live.pop(id(profiler), None))
 
 
 def _note_seen(profiler: Any, framework: str, is_started: bool) -> None:
-    key, before = id(profiler), _live.get(id(profiler))
+    key, before = id(profiler), live.get(id(profiler))
     is_news = before is None or before.profiler() is not profiler or (is_started and not before.is_started)
     if is_news and not getattr(_here, "is_ours", False):
-        mark = weakref.ref(profiler, lambda _: _live.pop(key, None))
-        _live[key] = Theirs(mark, _find_owner(framework), threading.get_ident(), time.time_ns(), is_started)
+        mark = weakref.ref(profiler, lambda _: live.pop(key, None))
+        live[key] = Theirs(mark, _find_owner(framework), threading.get_ident(), time.time_ns(), is_started)
 
 
 def _note_begin(framework: str) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import struct
 import zlib
-from typing import Any, Iterator, NamedTuple, Union
+from typing import Any, Container, Iterator, NamedTuple, Union
 
 from ..errors import FormatError, NewerVersionError
 from . import records
@@ -328,12 +328,12 @@ def count_recorded(view: Buffer, layout: Layout) -> tuple[int, int]:
     return head.seq, head.record_count
 
 
-def read_bank(view: Buffer, layout: Layout, index: int) -> BankCopy | None:
-    """Copy one bank; None if it was never used, is free, or was recycled while it was copied."""
+def read_bank(view: Buffer, layout: Layout, index: int, states: Container[int] = (ACTIVE, FULL)) -> BankCopy | None:
+    """Copy one bank; None if it was never used, is in no such state, or was recycled while it was copied."""
     at = layout.bank_at(index)
     seq, state, salt, origin, count, text_used, activated = read_bank_head(view, at)
     room = layout.bank_bytes - BANK_HEADER_BYTES
-    if seq == 0 or state not in (ACTIVE, FULL) or text_used > room or count * records.RECORD_BYTES > room - text_used:
+    if seq == 0 or state not in states or text_used > room or count * records.RECORD_BYTES > room - text_used:
         return None
     first, end = at + BANK_HEADER_BYTES, at + layout.bank_bytes
     raw = bytes(view[first : first + count * records.RECORD_BYTES])

@@ -61,12 +61,6 @@ class _HandOver(NamedTuple):
     role: str = ""
     attempt: int = 0
 
-    def entries(self) -> Iterator[_Entry]:
-        """Each pair and direction is a group of its own."""
-        pair = _Pair(self.from_rank, self.to_rank)
-        yield _Entry(pair.sender, pair, self.sent_ns, self.sent_ns, self.role, self.attempt, kind="send")
-        yield _Entry(pair.receiver, pair, self.entered_ns, self.left_ns, self.role, self.attempt, kind="receive")
-
 
 class _Pair(NamedTuple):
     sender: int
@@ -84,7 +78,10 @@ def steps_of(
     """Steps in the order in which they are over."""
     rows = sorted(_rows_of(occurrences, _OccurrenceRow), key=lambda row: row.entered_ns)
     entries = [*_rows_of(collectives, _Entry)]
-    entries += (entry for row in _rows_of(hand_overs, _HandOver) for entry in row.entries())
+    for sent in _rows_of(hand_overs, _HandOver):  # each pair and direction is a group of its own
+        pair, whose = _Pair(sent.from_rank, sent.to_rank), (sent.role, sent.attempt)
+        entries.append(_Entry(pair.sender, pair, sent.sent_ns, sent.sent_ns, *whose, kind="send"))
+        entries.append(_Entry(pair.receiver, pair, sent.entered_ns, sent.left_ns, *whose, kind="receive"))
     located, numbers = _locate_entries(rows, entries), dict[Hashable, int]()
     by_step: dict[_Step, list[_OccurrenceRow]] = {}
     for row in rows:

@@ -17,6 +17,7 @@ from ..store import livefile, records
 # Address space, not memory: only what is written to takes any.
 _LAYOUT = livefile.Layout(slot_count=16_384, bank_count=16, bank_bytes=4 << 20)
 _TICKS_ARE_NS = (1, 4)
+_STATES = (livefile.FREE, livefile.ACTIVE, livefile.FULL)
 
 _private: memoryview | None = None
 
@@ -130,11 +131,12 @@ class Captured:
     def __init__(self, view: memoryview) -> None:
         self._view = view
         self._header = livefile.read_header(view)
-        banks = _all_banks(view, self._header.layout)
+        banks = self._all_banks()
         # Where the next record will be written.
         self._seq, self._records = (banks[-1].seq, banks[-1].record_count) if banks else (0, 0)
         self._dropped = engine.counters()["dropped"]
-        self._instant = (engine.now(), time.monotonic_ns())
+        # One instant in ticks, and in ns.
+        self._instant = (0, 0) if engine.clock_kind() in _TICKS_ARE_NS else (engine.now(), time.monotonic_ns())
         self._final: tuple[list[CapturedRange], list[CapturedMark], list[OpenRange]] | None = None
 
     @property
@@ -162,15 +164,7 @@ class Captured:
         engine.flush_coalesced()
         ranges: list[CapturedRange] = []
         marks: list[CapturedMark] = []
-        banks = self._list_banks()
-        for bank in banks:
-            first = self._records if bank.seq == self._seq else 0
-            self._read_bank(bank, first, ranges, marks)
-        return ranges, marks, self._read_open(banks)
-
-    def _list_banks(self) -> list[livefile.BankCopy]:
-        """Every bank written to since the block began, none of them missing."""
-        banks = [bank for bank in _all_banks(self._view, self._header.layout) if bank.seq >= self._seq]
+        banks = [bank for bank in self._all_banks() if bank.seq >= self._seq]
         lost = engine.counters()["dropped"] - self._dropped
         gone = banks[-1].seq - max(self._seq, 1) + 1 - len(banks) if banks else 0
         if lost or gone:
@@ -178,7 +172,10 @@ class Captured:
                 f"captured() has lost ranges ({lost} dropped, {gone} banks overwritten while the block ran): "
                 "use it on a smaller block, or read the run with mstxkit.open_run"
             )
-        return banks
+        for bank in banks:
+            first = self._records if bank.seq == self._seq else 0
+            self._read_bank(bank, first, ranges, marks)
+        return ranges, marks, self._read_open(banks)
 
     def _read_bank(
         self, bank: livefile.BankCopy, first: int, ranges: list[CapturedRange], marks: list[CapturedMark]
@@ -220,27 +217,17 @@ class Captured:
                 ranges.append(OpenRange(site.name, site.domain, stage, bool(site.own_stage), *at))
         return ranges
 
+    def _all_banks(self) -> list[livefile.BankCopy]:
+        """Every bank ever used, oldest first: one that was sealed and freed keeps its content until the next use."""
+        places = range(self._header.layout.bank_count)
+        banks = (livefile.read_bank(self._view, self._header.layout, place, _STATES) for place in places)
+        return sorted((bank for bank in banks if bank is not None), key=lambda bank: bank.seq)
+
     def _as_ns(self, ticks: int) -> int:
         return ticks if engine.clock_kind() in _TICKS_ARE_NS else round(ticks / engine.ticks_per_ns())
 
     def _time_ns(self, ticks: int) -> int:
-        if engine.clock_kind() in _TICKS_ARE_NS:
-            return ticks
-        return self._instant[1] + round((ticks - self._instant[0]) / engine.ticks_per_ns())
-
-
-def _all_banks(view: memoryview, layout: livefile.Layout) -> list[livefile.BankCopy]:
-    """Every bank ever used, oldest first: one that was sealed and freed keeps its content until it is taken again."""
-    banks = (_copy_bank(view, layout, index) for index in range(layout.bank_count))
-    return sorted((bank for bank in banks if bank.seq), key=lambda bank: bank.seq)
-
-
-def _copy_bank(view: memoryview, layout: livefile.Layout, index: int) -> livefile.BankCopy:
-    at, end = layout.bank_at(index), layout.bank_at(index + 1)
-    seq, state, salt, origin, count, text_bytes, activated = livefile.read_bank_head(view, at)
-    first = at + livefile.BANK_HEADER_BYTES
-    raw, text = bytes(view[first : first + count * records.RECORD_BYTES]), bytes(view[end - text_bytes : end])
-    return livefile.BankCopy(index, seq, state, salt, origin, count, activated, raw, text)
+        return self._instant[1] + self._as_ns(ticks - self._instant[0])
 
 
 def _read_step(step: int) -> int | None:

@@ -198,7 +198,7 @@ def test_ours_is_none_of_theirs(kind: Any) -> None:
         profiler._prepare_trace()
     undo()
 
-    assert (theirs.list_live(), called) == ((), [])
+    assert (theirs.live, called) == ({}, [])
 
 
 def test_who_is_to_give_way_is_told_before_theirs_begins(kind: Any) -> None:

@@ -10,12 +10,12 @@ import importlib
 import json
 import re
 from functools import partialmethod
-from typing import Any, Iterable, Mapping, NamedTuple, Protocol, TypeVar, cast
+from typing import Any, Callable, Iterable, Mapping, NamedTuple, Protocol, TypeVar, cast
 
 from ...errors import ConfigError, Problem
 from ...host import listing
 from ...store.options import METRIC_LEVELS, find_option, list_terms
-from ..model import Config
+from ..model import Budgets, Config, ConfigLimits, Sampling, Window
 from ..sources import Source, SourcePlace
 
 T = TypeVar("T")
@@ -27,7 +27,7 @@ EXPORTS: dict[Any, Any] = {name: name for name in find_option("export").values i
 _MISSING = object()
 _QUOTED = re.compile(r"'([^']*)'")
 _TRUE, _FALSE = ("true", "True"), ("false", "False")
-_GROUPS = ("window", "sampling", "limits", "budgets")
+GROUPS: Mapping[str, Any] = {"window": Window, "sampling": Sampling, "limits": ConfigLimits, "budgets": Budgets}
 # Why fields of a window are lost where a system has no schedule.
 ONE_WINDOW = dict.fromkeys(("window.wait", "window.repeat", "window.more_steps"), "there is one window")
 
@@ -92,19 +92,13 @@ class Written(NamedTuple):
 
 
 class Adapter(Protocol):
-    """What a module in this folder provides. `FLAVOUR` is what `--to` calls it, `DESCRIPTION` says which file it is."""
+    """What a module in this folder provides."""
 
-    FLAVOUR: str
-    DESCRIPTION: str
-
-    def detect(self, source: Source) -> bool:
-        """Is there something of this flavour in it? Looks at keys, never raises."""
-
-    def read(self, source: Source) -> Read:
-        """What it says. Raises: ConfigError with all that is wrong in it."""
-
-    def write(self, config: Config) -> Written:
-        """The text of such a file, and what it cannot say."""
+    FLAVOUR: str  # what `--to` calls it
+    DESCRIPTION: str  # which file it is
+    detect: Callable[[Source], bool]  # Is there something of this flavour in it? Looks at keys, never raises.
+    read: Callable[[Source], Read]  # What it says. Raises: ConfigError with all that is wrong in it.
+    write: Callable[[Config], Written]  # the text of such a file, and what it cannot say
 
 
 def by_flavour() -> dict[str, Adapter]:
@@ -185,6 +179,11 @@ class Reading:
     def flags(self, table: Mapping[str, str]) -> dict[str, Any]:
         """Flags that are off by default: the fields by their names. Keys of the table: the system's."""
         return {field: self.flag(key, field, False) for key, field in table.items()}
+
+    def own_flags(self, defaults: Mapping[str, bool]) -> dict[str, Any]:
+        """Flags that this system alone has, each with its default: those that differ from it."""
+        flags = {key: self.flag(key, "extras", default) for key, default in defaults.items()}
+        return {key: flag for key, flag in flags.items() if flag is not defaults[key]}
 
     def number(self, key: str, field: str, default: int, least: int | None = None) -> int:
         """A whole number, at least `least`."""
@@ -295,7 +294,7 @@ def flatten_config(config: Config) -> dict[str, Any]:
     """Every field by its full name, `window.first_step` too."""
     fields: dict[str, Any] = {}
     for name, value in config:
-        if name in _GROUPS and value is not None:
+        if name in GROUPS and value is not None:
             fields.update({f"{name}.{below}": inner for below, inner in value})
         else:
             fields[name] = value
@@ -313,7 +312,7 @@ def build_config(source: Source, places: Mapping[str, SourcePlace], fields: Mapp
         for error in exc.errors():
             # The location may lead into the branches of a union: of these the deepest tells most, then the last; of a
             # text the first: the words it may be.
-            field = ".".join(map(str, error["loc"][: 2 if error["loc"][0] in _GROUPS else 1]))
+            field = ".".join(map(str, error["loc"][: 2 if error["loc"][0] in GROUPS else 1]))
             depth, deepest = len(error["loc"]), problems[field][0] if field in problems else 0
             if depth > deepest or (depth == deepest and not isinstance(error["input"], str)):
                 group, _, below = field.partition(".")

@@ -8,6 +8,7 @@ from typing import Any, Container, Iterable, Mapping
 from ...errors import Problem
 from .. import shell
 from ..sources import Source, Word
+from . import Reading
 
 
 def commands_of(program: str, words: Iterable[Word]) -> list[list[Word]]:
@@ -21,14 +22,14 @@ def commands_of(program: str, words: Iterable[Word]) -> list[list[Word]]:
     return [command for command in commands if command and os.path.basename(command[0].text) == program]
 
 
-def section_of_words(
+def gather_options(
     words: Iterable[Word], name: str, prefix: str, names: Mapping[str, str], flags: Container[str] = ()
-) -> tuple[Source, list[Problem]]:
+) -> Reading:
     """Options among the words of a source that begin with the prefix, each with the list of words behind it; of an
     option given twice the last holds. One of which something is not known is a problem, and left out. `names` has the
     key by the option as it is spelled; behind `flags`, which take no value, all belongs to others.
     """
-    values: dict[str, list[Word]] = {}
+    behind_of: dict[str, list[Word]] = {}
     lines: dict[tuple[str | int, ...], int] = {}
     problems: list[Problem] = []
     behind: list[Word] | None = None
@@ -40,19 +41,18 @@ def section_of_words(
             if option not in names:
                 problems.append(Problem(name, word.line, option, None, "unknown option", tuple(names)))
                 continue
-            behind = values[names[option]] = [word._replace(text=value)] if equals else []
+            behind = behind_of[names[option]] = [word._replace(text=value)] if equals else []
             problems += shell.list_unknown(word, name)
             lines.update({(names[option],): word.line} if word.line is not None else {})
         elif behind is not None:
             behind.append(word)
     certain: dict[str, list[str]] = {}
-    for key, words_behind in values.items():
-        doubts = (
-            [] if key in flags else [problem for word in words_behind for problem in shell.list_unknown(word, name)]
-        )
+    for key, behind in behind_of.items():
+        doubts = [problem for word in behind for problem in shell.list_unknown(word, name) if key not in flags]
         problems += doubts
-        certain.update({} if doubts else {key: [word.text for word in words_behind]})
-    return Source(name, certain, lines), problems
+        certain.update({} if doubts else {key: [word.text for word in behind]})
+    spelled = {key: option for option, key in names.items()}.get
+    return Reading(Source(name, certain, lines), from_text=True, spelled=spelled, problems=problems)
 
 
 def one_word(behind: list[str]) -> Any:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, Mapping
 
 from ...errors import Problem
-from ...store.options import CONFIG, PROFILE, Term, list_settable
+from ...store.options import PROFILE, list_terms
 from ..model import Config, Window
 from ..python_calls import CALL, NotKnown
 from ..sources import Source
@@ -104,10 +105,10 @@ def read_handler(reading: Reading, default: str = "") -> tuple[str, str, dict[st
     return path or default, analysis, {} if worker is None else {"worker_name": worker}
 
 
-def in_the_files_words(reading: Reading, values: Mapping[str, Any], lines: Mapping[Any, int]) -> Reading:
-    """These values in the words of the profiler's own file, which knows no enumerations. Problems and notes stay."""
-    words = {key: _in_words(value, key) for key, value in values.items() if value is not None}
-    again = Reading(Source(reading.source.name, words, dict(lines)), problems=reading.problems)
+def in_the_files_words(reading: Reading) -> Reading:
+    """The same in the words of the profiler's own file, which knows no enumerations. Problems and notes stay."""
+    words = {key: _in_words(value, key) for key, value in reading.values.items() if value is not None}
+    again = Reading(replace(reading.source, values=words), problems=reading.problems)
     again.notes += reading.notes
     return again
 
@@ -132,12 +133,12 @@ def call_of(
     """
     arguments: dict[str, str] = {}
     deep: dict[str, str] = {}
-    for option in list_settable(CONFIG):
-        term = getattr(option, profiler)
-        if isinstance(term, Term):
-            (arguments if term.call == PROFILE else deep)[term.name] = _write_term(
-                term, getattr(config, option.name), module
-            )
+    for name, term in list_terms(profiler).items():
+        own = term.translated(getattr(config, name))
+        prefix, members = f"{module}.{term.enum}.", own if isinstance(own, list) else [own]
+        written = [f"{prefix}{member}" if term.enum else repr(member) for member in members]
+        code = f"[{', '.join(written)}]" if isinstance(own, list) else written[0]
+        (arguments if term.call == PROFILE else deep)[term.name] = code
     if config.window.steps is not None or config.window.first_step > 1:
         counts = {
             "wait": config.window.wait, "warmup": config.window.warmup, "active": config.window.steps or ENDLESS_STEPS,
@@ -157,11 +158,3 @@ def call_of(
 
 def _write_lines(arguments: Mapping[str, str], indent: int) -> str:
     return "".join(f"{' ' * indent}{name}={code},\n" for name, code in arguments.items())
-
-
-def _write_term(term: Term, value: Any, module: str) -> str:
-    own = term.translated(value)
-    if isinstance(own, list):
-        inner = (f"{module}.{term.enum}.{name}" if term.enum else repr(name) for name in own)
-        return f"[{', '.join(inner)}]"
-    return f"{module}.{term.enum}.{own}" if term.enum else repr(own)

@@ -106,6 +106,12 @@ def _read_role(reading: Reading, default: VerlRole) -> VerlRole:
         tools = Reading(reading.source, (*section, "tool_config"))
         tools.only((*TOOLS, "_target_"))
         role.problems += tools.problems
+    start, end = (
+        None if npu.values.get(key) is None else npu.number(key, "sampling", 0, least=0)
+        for key in ("profile_token_start", "profile_token_end")
+    )
+    if start is not None and end is not None and end <= start:
+        npu.wrong("profile_token_end", f"must be more than profile_token_start, {start}", end)
     verl_role = VerlRole(
         default.name, role.flag("enable", "enabled", default.enable),
         role.flag("all_ranks", "ranks", default.all_ranks),
@@ -113,7 +119,7 @@ def _read_role(reading: Reading, default: VerlRole) -> VerlRole:
         role.text("save_path", "path", default.save_path), npu.flag("discrete", "stages", default.discrete),
         npu.items("contents", "activities", {name: name for name in CONTENTS}, default.contents),
         npu.choice("level", "level", LEVELS, default.level), npu.flag("analysis", "analysis", default.analysis),
-        _read_tokens(npu),
+        (start, end),
     )  # fmt: skip
     reading.problems += [*role.problems, *npu.problems]
     if default.name == "rollout":
@@ -121,16 +127,6 @@ def _read_role(reading: Reading, default: VerlRole) -> VerlRole:
     elif default.name == "actor" or verl_role.enable:
         reading.places = {**role.places, **npu.places, **reading.places}
     return verl_role
-
-
-def _read_tokens(npu: Reading) -> tuple[int | None, int | None]:
-    start, end = (
-        None if npu.values.get(key) is None else npu.number(key, "sampling", 0, least=0)
-        for key in ("profile_token_start", "profile_token_end")
-    )
-    if start is not None and end is not None and end <= start:
-        npu.wrong("profile_token_end", f"must be more than profile_token_start, {start}", end)
-    return start, end
 
 
 def steps_of(reading: Reading, key: str) -> tuple[int, ...]:

@@ -20,7 +20,7 @@ from ..model import Config, Window
 from ..shell import Word
 from ..sources import Path, Source, from_shell
 from . import ENDLESS_STEPS, ONE_WINDOW, Read, Reading, Written, left_out, torch_npu
-from ._arguments import commands_of, one_word, section_of_words
+from ._arguments import commands_of, gather_options, one_word
 
 FLAVOUR = "dyno"
 DESCRIPTION = "msMonitor: a command dyno nputrace or dyno npu-monitor in a shell script"
@@ -41,7 +41,6 @@ OPTIONS = (
     "gc-detect-threshold", "data-simplification", "export-type", "host-sys", *_LISTS, "rank-list", *_EXTRAS,
 )  # fmt: skip
 METRICS = {name: ours for name, ours in torch_npu.METRICS.items() if not str(name).startswith("ACL_")}
-_THRESHOLD = "milliseconds are needed, 0 or more"
 HOST_SYSTEMS = {name: name for name in torch_npu.HOST_SYSTEMS.values() if name != "numa"}
 _REASONS = {
     **torch_npu.REASONS,
@@ -92,16 +91,20 @@ def _read_trace(words: list[Word], name: str) -> Read:
     reading = _read_words(words, name)
     level = reading.choice("profiler-level", "level", torch_npu.LEVELS, "level0")
     ranks = reading.ranks("rank-list", "ranks") if "rank-list" in reading.values else "all"
+    analysis = torch_npu.read_analysis(
+        reading, ranks, ("analyse", "async-mode"), "--async-mode does nothing without --analyse",
+        "torch_npu switches --analyse off where a --rank-list is given, unless there is --async-mode",
+    )  # fmt: skip
     fields = {
         "enabled": True, "window": _read_window(reading), "level": level, **reading.flags(_FLAGS), "ranks": ranks,
-        "analysis": _read_analysis(reading, ranks), "path": reading.text("log-file", "path", OWN_PATH),
+        "analysis": analysis, "path": reading.text("log-file", "path", OWN_PATH),
         "activities": reading.items("activities", "activities", torch_npu.ACTIVITIES, ("cpu", "npu")),
         "aic_metrics": reading.choice("aic-metrics", "aic_metrics", METRICS, "none"),
         "export": reading.choice("export-type", "export", {"Text": "text", "Db": "db"}, "text"),
         "data_simplification": reading.flag("data-simplification", "data_simplification", True),
         "host_sys": reading.items("host-sys", "host_sys", HOST_SYSTEMS, ()),
         "gc_detect_threshold_ms": _read_amount(
-            reading, "gc-detect-threshold", "gc_detect_threshold_ms", None, _THRESHOLD
+            reading, "gc-detect-threshold", "gc_detect_threshold_ms", None, "milliseconds are needed, 0 or more"
         ),
         **{field: reading.texts(key, field) for key, field in _LISTS.items()},
     }  # fmt: skip
@@ -135,16 +138,6 @@ def _read_window(reading: Reading) -> Window:
         reading.note("--iterations takes precedence over --duration-ms")
     first = (1 if start == torch_npu.NEXT_STEP else max(start, 1)) + 1
     return Window(first_step=first, steps=None if steps >= ENDLESS_STEPS else max(steps, 1), counted_from="process")
-
-
-def _read_analysis(reading: Reading, ranks: Any) -> str:
-    is_wanted, is_async = (reading.flag(key, "analysis", False) for key in ("analyse", "async-mode"))
-    if is_async and not is_wanted:
-        reading.note("--async-mode does nothing without --analyse")
-    if is_wanted and not is_async and ranks != "all":
-        reading.note("torch_npu switches --analyse off where a --rank-list is given, unless there is --async-mode")
-        return "off"
-    return "off" if not is_wanted else "async" if is_async else "sync"
 
 
 def _read_monitor(words: list[Word], name: str) -> Read:
@@ -182,13 +175,14 @@ def _reading_of(
     words: list[Word], name: str, command: str, options: Iterable[str], flags: Container[str], lists: Container[str]
 ) -> Reading:
     """The options of a command, to be read: `flags` take no value, `lists` several with commas between."""
-    section, problems = section_of_words(words, name, "--", {f"--{key}": key for key in options}, flags)
+    reading = gather_options(words, name, "--", {f"--{key}": key for key in options}, flags)
     values: dict[str, Any] = {}
-    for key, behind in section.values.items():
+    for key, behind in reading.values.items():
         values[key] = True if key in flags else one_word([word for word in behind if word != command])
         if key in lists and isinstance(values[key], str):
             values[key] = [part.strip() for part in values[key].split(",")]
-    return Reading(Source(name, values, section.lines), (), True, "--{}".format, problems)
+    reading.values = values
+    return reading
 
 
 def _read_amount(reading: Reading, key: str, field: str, default: float | None, needed: str) -> float | None:

@@ -11,12 +11,11 @@ from __future__ import annotations
 import shlex
 from typing import Any
 
-from ...errors import Problem
 from .. import shell
 from ..model import Config, Window
 from ..sources import Source, Word, from_shell
 from . import ENDLESS_STEPS, EXPORTS, LEVELS, ONE_WINDOW, Read, Reading, Written, left_out, read_whole, usual_metrics
-from ._arguments import commands_of, one_word, section_of_words
+from ._arguments import commands_of, gather_options, one_word
 
 FLAVOUR = "mindspeed_llm"
 DESCRIPTION = "MindSpeed-LLM on Megatron-Core: --profile-* in a launch script or a list of arguments, steps from 1"
@@ -150,17 +149,17 @@ def _read_words(source: Source) -> Reading:
     if not any(_is_option(word.text) for word in words):
         return Reading(source)
     names = {_spell_flag(name): name for name in OPTIONS}
-    section, problems = section_of_words(words, source.name, "--profile", names, flags=FLAGS)
+    reading = gather_options(words, source.name, "--profile", names, flags=FLAGS)
     values: dict[str, Any] = {}
-    for key, behind in section.values.items():
+    for key, behind in reading.values.items():
         if key in FLAGS:
             values[key] = True
             if behind and behind[0].lower() in _AS_FLAGS:
-                place = (source.name, section.lines.get((key,)), _spell_flag(key))
-                problems.append(Problem(*place, behind[0], "takes no value: leave it out for off"))
+                reading.wrong(key, "takes no value: leave it out for off", behind[0])
         else:
             values[key] = behind if key == "profile_ranks" else one_word(behind)
-    return Reading(Source(source.name, values, section.lines), (), True, _spell_flag, problems)
+    reading.values = values
+    return reading
 
 
 def _is_option(text: str) -> bool:

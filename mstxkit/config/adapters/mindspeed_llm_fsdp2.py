@@ -12,7 +12,7 @@ from typing import Any, Mapping
 from ..model import Config, Window
 from ..sources import Source, from_yaml
 from . import ENDLESS_STEPS, Read, Reading, Written, left_out, mindspeed_llm, yaml_of
-from ._arguments import one_word, section_of_words
+from ._arguments import gather_options, one_word
 from .mindspeed_llm import FLAGS, OPTIONS
 
 FLAVOUR = "mindspeed_llm_fsdp2"
@@ -70,15 +70,15 @@ def _read_words(source: Source) -> Reading:
     words = mindspeed_llm.words_of(source)
     if any(word.text.startswith(_PREFIX) for word in words):
         names = {f"--{SECTION}.{name}": name for name in OPTIONS}
-        section, problems = section_of_words(words, source.name, _PREFIX, names)
-        values: dict[str, Any] = dict(section.values)
-        for key, behind in section.values.items():
+        reading = gather_options(words, source.name, _PREFIX, names)
+        values: dict[str, Any] = dict(reading.values)
+        for key, behind in reading.values.items():
             if key in FLAGS:
                 values[key] = _read_flag(one_word(behind or ["true"]))
             elif key != "profile_ranks":
                 values[key] = one_word(behind)
-        own = Source(source.name, values, section.lines)
-        return Reading(own, (), True, f"--{SECTION}.{{}}".format, problems)
+        reading.values = values
+        return reading
     path = () if all(name in source.values for name in _OWN_ALONE) else (SECTION,)
     reading = Reading(source, path, from_text=True)
     # As the framework sees it, which turns all into texts and parses these.

@@ -141,8 +141,7 @@ def read_options(
         fields["aic_metrics"] = "PipeUtilization"
     if level == "none" and not fields["mstx"]:
         reading.wrong("profiler_level", "MindSpore takes Level0, which is heavier, where mstx is not true", "LevelNone")
-    strategy = reading.flag("parallel_strategy", "extras", False)
-    return fields, {"parallel_strategy": True} if strategy else {}
+    return fields, reading.own_flags({"parallel_strategy": False})
 
 
 def values_of(config: Config, flavour: str, no_metrics: str) -> dict[str, Any]:

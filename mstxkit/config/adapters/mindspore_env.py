@@ -51,10 +51,9 @@ def read(source: Source) -> Read:
         "enabled": start is True, "window": Window(steps=None, counted_from="process"), "analysis": "sync",
         "path": mindspore.taken_path(reading, "output_path", OWN_PATH),
     }  # fmt: skip
-    flags = {key: reading.flag(key, "extras", default) for key, default in EXTRAS.items()}
-    if not flags["start_profile"]:
+    extras.update(reading.own_flags(EXTRAS))
+    if "start_profile" in extras:
         reading.note("start_profile: false does nothing here: MindSpore starts the profiler all the same")
-    extras.update({key: flag for key, flag in flags.items() if flag != EXTRAS[key]})
     return reading.read(FLAVOUR, extras, **fields)
 
 

@@ -39,8 +39,7 @@ def read(source: Source) -> Read:
     path, analysis, more = _python.read_handler(reading, own)
     if not mindspore.takes_path(path):
         reading.wrong(_python.HANDLER, mindspore.PATH_RULE, path)
-    flags = {key: reading.flag(key, "extras", default) for key, default in mindspore_env.EXTRAS.items()}
-    extras.update({key: flag for key, flag in flags.items() if flag != mindspore_env.EXTRAS[key]})
+    extras.update(reading.own_flags(mindspore_env.EXTRAS))
     fields.update(enabled=True, window=_python.read_window(reading), analysis=analysis, path=path)
     return reading.read(FLAVOUR, {**extras, **more}, **fields)
 
@@ -51,7 +50,8 @@ def _flatten_reading(reading: Reading) -> Reading:
     inner = dict(deep) if isinstance(deep, Mapping) else {}
     values = {**{key: value for key, value in reading.values.items() if key != _python.DEEP}, **inner}
     lines = {(path[1:] if path[:1] == (_python.DEEP,) else path): line for path, line in reading.source.lines.items()}
-    whole = Reading(Source(reading.source.name, values, lines))
+    whole = Reading(Source(reading.source.name, values, lines), problems=reading.problems)
+    whole.notes += reading.notes
     for key in _ENUMERATIONS:
         value = values.get(key)
         for own in value if isinstance(value, list) else [value]:
@@ -59,10 +59,7 @@ def _flatten_reading(reading: Reading) -> Reading:
                 whole.wrong(key, _ONE_MEMBER, own)
     if deep is not None and not isinstance(deep, Mapping):
         whole.wrong(_python.DEEP, "a call of _ExperimentalConfig is needed", deep)
-    again = _python.in_the_files_words(whole, values, lines)
-    again.problems[:0] = reading.problems
-    again.notes += reading.notes
-    return again
+    return _python.in_the_files_words(whole)
 
 
 def write(config: Config) -> Written:

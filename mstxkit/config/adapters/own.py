@@ -16,15 +16,14 @@ from typing import Any, Mapping
 from ... import stages
 from ...errors import Problem
 from .. import hydra
-from ..model import Budgets, Config, ConfigLimits, Sampling, Window
+from ..model import Config
 from ..sources import Source
-from . import Read, Reading, Written, build_config, yaml_of
+from . import GROUPS, Read, Reading, Written, build_config, yaml_of
 
 # The section says what mstxkit does, beside what the framework reads for itself.
 FLAVOUR = SECTION = "mstxkit"
 DESCRIPTION = "a YAML's section mstxkit:, every canonical field"
 
-_GROUPS: Mapping[str, Any] = {"window": Window, "sampling": Sampling, "limits": ConfigLimits, "budgets": Budgets}
 # What mstxkit alone has: a section of these alone goes with the framework's own section beside it.
 MANNER = ("light", "budgets", "act", "takes_over")
 
@@ -49,9 +48,9 @@ def read(source: Source) -> Read:
         reading.wrong("", "the section is empty: it needs at least enabled: true")
     reading.only(Config.model_fields)
     fields = {name: reading.get(name, name) for name in Config.model_fields if name in reading.values}
-    for name in (name for name in _GROUPS if isinstance(fields.get(name), Mapping)):
+    for name in (name for name in GROUPS if isinstance(fields.get(name), Mapping)):
         places = {key: source.place(SECTION, name, str(key)) for key in fields[name]}
-        allowed = _GROUPS[name].model_fields
+        allowed = GROUPS[name].model_fields
         unknown = [key for key in places if key not in allowed]
         reading.problems += [Problem(*places[key], None, "unknown key", tuple(allowed)) for key in unknown]
         reading.places.update({f"{name}.{key}": place for key, place in places.items()})

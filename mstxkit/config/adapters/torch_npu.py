@@ -79,7 +79,10 @@ def read(source: Source) -> Read:
     if reading.values.get("activities") == []:
         reading.note("an empty list of activities is all of them in torch_npu")
     fields["activities"], fields["ranks"] = activities or ("cpu", "npu"), _read_ranks(reading)
-    fields["analysis"] = _read_analysis(reading, fields["ranks"])
+    fields["analysis"] = read_analysis(
+        reading, fields["ranks"], ("analyse", "async_mode"), "async_mode does nothing without analyse: true",
+        "torch_npu switches analyse off where a rank_list is given, unless async_mode is true",
+    )  # fmt: skip
     fields["path"] = reading.text("prof_dir", "path", OWN_PATH)
     extras: dict[str, Any] = {"start_step": NEXT_STEP} if reading.values.get("start_step") == NEXT_STEP else {}
     metadata = reading.get("metadata", "extras", {})
@@ -145,16 +148,17 @@ def _read_ranks(reading: Reading) -> Any:
     return "all"
 
 
-def _read_analysis(reading: Reading, ranks: Any) -> str:
-    wanted = reading.flag("analyse", "analysis", False)
-    if reading.flag("async_mode", "analysis", False):
-        if not wanted:
-            reading.note("async_mode does nothing without analyse: true")
-        return "async" if wanted else "off"
-    if wanted and ranks != "all":
-        reading.note("torch_npu switches analyse off where a rank_list is given, unless async_mode is true")
+def read_analysis(reading: Reading, ranks: Any, keys: tuple[str, str], idle: str, switched_off: str) -> str:
+    """Whether data are parsed, and where. The last two are notes: on a second key that does nothing without the first;
+    on what torch_npu does where ranks are chosen.
+    """
+    is_wanted, is_async = (reading.flag(key, "analysis", False) for key in keys)
+    if is_async and not is_wanted:
+        reading.note(idle)
+    if is_wanted and not is_async and ranks != "all":
+        reading.note(switched_off)
         return "off"
-    return "sync" if wanted else "off"
+    return "off" if not is_wanted else "async" if is_async else "sync"
 
 
 def read_depth(top: Reading) -> dict[str, Any]:

@@ -28,8 +28,7 @@ def detect(source: Source) -> bool:
 
 def read(source: Source) -> Read:
     """What the call asks for. Raises: ConfigError with all that is wrong in it, or known to the program alone."""
-    called = _python.read_arguments(source, PROFILER, _IGNORED)
-    reading = _python.in_the_files_words(called, called.values, called.source.lines)
+    reading = _python.in_the_files_words(_python.read_arguments(source, PROFILER, _IGNORED))
     reading.only(KEYS)
     activities = reading.items("activities", "activities", torch_npu.ACTIVITIES, ("cpu", "npu")) or ("cpu", "npu")
     path, analysis, extras = _python.read_handler(reading)

@@ -59,8 +59,14 @@ def read(source: Source) -> Read:
     chosen: Any = "all" if ranks.flag("all_ranks", "ranks", False) else None
     if chosen is None and ranks.values.get("ranks"):
         chosen = ranks.ranks("ranks", "ranks")
-    fields = {**_read_depth(options), "window": window_of(steps), "enabled": bool(steps) and chosen is not None}
-    fields["ranks"] = "all" if chosen is None else chosen
+    level = options.choice("level", "level", LEVELS, "level1")
+    fields: dict[str, Any] = {
+        **options.flags(_FLAGS), "level": level, "activities": sides_of(options, "with"), "mstx": True,
+        "aic_metrics": usual_metrics(level), "export": "text",
+        "analysis": "sync" if options.flag("analysis", "analysis", True) else "off",
+        "path": options.text("save_path", "path", OWN_PATH), "window": window_of(steps),
+        "enabled": bool(steps) and chosen is not None, "ranks": "all" if chosen is None else chosen,
+    }  # fmt: skip
     if ranks.flag("discrete", "stages", False):
         fields.update(stages=STAGES, stage_names={key: name for key, name in STAGE_NAMES.items() if key in STAGES})
     if steps and chosen is None:
@@ -69,16 +75,6 @@ def read(source: Source) -> Read:
         options.note("critic and reward model: verl 0.5 records nothing of them on an NPU")
     options.take_over(trainer, ranks)
     return options.read(FLAVOUR, **fields)
-
-
-def _read_depth(reading: Reading) -> dict[str, Any]:
-    level = reading.choice("level", "level", LEVELS, "level1")
-    return {
-        **reading.flags(_FLAGS), "level": level, "activities": sides_of(reading, "with"),
-        "mstx": True, "aic_metrics": usual_metrics(level), "export": "text",
-        "analysis": "sync" if reading.flag("analysis", "analysis", True) else "off",
-        "path": reading.text("save_path", "path", OWN_PATH),
-    }  # fmt: skip
 
 
 def write(config: Config) -> Written:

@@ -82,8 +82,7 @@ def read(source: Source) -> Read:
         reading.note("profiler is cuda: only torch is read here")
     counts = {key: reading.number(key, "sampling", default, least=int(default > 0)) for key, default in _COUNTS.items()}
     flags = {field: reading.flag(key, field, default) for key, (field, default) in _FLAGS.items()}
-    own = {key: reading.flag(key, "extras", default) for key, default in _EXTRAS.items()}
-    extras: dict[str, Any] = {key: value for key, value in own.items() if value is not _EXTRAS[key]}
+    extras = reading.own_flags(_EXTRAS)
     if counts["warmup_iterations"] or not counts["max_iterations"]:  # more than a sample can say
         extras.update({key: count for key, count in counts.items() if count != _COUNTS[key]})
     reading.note("vLLM records between start_profile and stop_profile only: in which steps is for whoever calls these")

@@ -10,7 +10,7 @@ from ... import faults
 from ...host import listing
 
 if TYPE_CHECKING:
-    from ..declare import Backend
+    from ._session import Backend
 
 # Where there are several, the first that can: torch_npu sees the device, torch.profiler only the host.
 _FIRST = ("torch_npu", "mindspore")
@@ -19,8 +19,7 @@ NOT_IMPORTED = "not imported in this process"
 
 def list_backends() -> list[str]:
     """Names of all backends, in the order in which they are tried."""
-    there = set(listing.modules_in(__path__))
-    return [*(name for name in _FIRST if name in there), *sorted(there.difference(_FIRST))]
+    return [*_FIRST, *(name for name in listing.modules_in(__path__) if name not in _FIRST)]
 
 
 def load_backend(name: str) -> Backend:

@@ -12,8 +12,8 @@ from typing import Any, Mapping
 
 from ...host.folders import size_bytes
 from ...store.options import DEEP, PROFILE, list_terms
-from ..declare import Backend, Options, Preset
-from ._session import Profiler, ProfilerSession, Refused
+from ..declare import Options, Preset
+from ._session import Backend, Refused
 from ._surface import Surface, explain_impossible, fit_options, translate_preset, with_members
 
 # CANN writes `<name>.slice_0`, and `<name>.slice_0.done` once that is complete.
@@ -21,11 +21,13 @@ _DONE = ".done"
 
 
 class AscendBackend(Backend):
-    """What both are as backends."""
+    """What both are as backends: the data are in `<folder>/<host>_<pid>_<time>_ascend_pt` or `_ascend_ms`.
+
+    Cost: torch_npu initialises the NPU, if nothing has yet; the device is waited for at the stop.
+    """
 
     on_disk = True
     always: Mapping[str, Any] = {}  # further options of `profile`
-    recorder: Any  # class of its `Profiler`s, made of options, folder and limit in bytes
     other: str  # that one of its profilers records already, in a sentence
 
     def described(self, preset: Preset) -> tuple[Options, tuple[str, ...]]:
@@ -43,20 +45,10 @@ class AscendBackend(Backend):
             notes += [*lost_outside, *lost_inside, *([f"refused: {reason}"] if reason else [])]
         return {**options, "experimental_config": config, "analyse_flag": False}, tuple(notes)
 
-    def start(self, preset: Preset, folder: Path, limit_bytes: int | None = None) -> ProfilerSession:
-        """Record on this thread; the data are in `<folder>/<host>_<pid>_<time>_ascend_pt` or `_ascend_ms`.
-
-        Cost: torch_npu initialises the NPU, if nothing has yet; the device is waited for at the stop.
-        """
-
-        def build(made: Path) -> Profiler:
-            reason = self.why_not() or explain_impossible(preset, self.name, self._find_surface())
-            if reason or self.recorder.is_recording():
-                raise Refused(reason or self.other)
-            recorder: Profiler = self.recorder(self.described(preset)[0], made, limit_bytes)
-            return recorder
-
-        return ProfilerSession.begun(self.name, folder, build)
+    def why_not_now(self, preset: Preset) -> str | None:
+        """What this version lacks, or who is in the way."""
+        reason = explain_impossible(preset, self.name, self._find_surface())
+        return reason or (self.other if self.recorder.is_recording() else None)
 
     def _find_surface(self) -> Surface | None:
         profiler = getattr(sys.modules.get(self.name), "profiler", None)

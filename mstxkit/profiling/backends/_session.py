@@ -10,12 +10,13 @@ import os
 import threading
 import time
 from pathlib import Path
-from typing import Callable, Protocol, Sequence, TypeVar
+from typing import Any, Callable, Protocol, Sequence, TypeVar
 
 from ... import faults
 from ...errors import MstxkitError
 from ...host.folders import size_bytes
 from ...store.session_file import SessionOutcome
+from ..declare import Options, Preset
 
 T = TypeVar("T")
 
@@ -29,24 +30,49 @@ class Profiler(Protocol):
 
     on_disk: bool  # does it write while it records?
     notes: list[str]  # what is good to know, and no problem; it may grow until the stop
+    start: Callable[[], None]
+    stop: Callable[[], None]  # ends, and has everything on disk
+    close: Callable[[], None]  # the last resort, where it still records after `stop`
+    is_recording: Callable[[], bool | None]  # on this thread; None where that cannot be found out
+    output: Callable[[], Path | None]  # what it wrote, once there is something
+    # What an output must hold and does not. The text: a range's name, where its data can be looked through.
+    lacking: Callable[[Path, str], str | None]
 
-    def start(self) -> None:
-        """Begin."""
 
-    def stop(self) -> None:
-        """End, and have everything on disk."""
+class Backend(Protocol):
+    """A profiler that sessions are made with: `mstxkit.profiling.backends.<name>.BACKEND`."""
 
-    def close(self) -> None:
-        """The last resort, where it still records after `stop`."""
+    name: str  # as in `backends.list_backends()`; that of the framework's module, too
+    on_disk: bool  # does it write while it records? Else no limit of bytes can hold
+    recorder: Any  # class of its `Profiler`s, made of options, folder and limit in bytes
 
-    def is_recording(self) -> bool | None:
-        """Does it record on this thread? None where that cannot be found out."""
+    def device(self) -> int | None:
+        """The device that this thread uses, as this process numbers them; None where it has none. No wait for it."""
+        return None
 
-    def output(self) -> Path | None:
-        """What it wrote, once there is something."""
+    def why_not(self) -> str | None:
+        """Why it cannot record in this process now; None if it can. Imports nothing."""
 
-    def lacking(self, output: Path, holds: str = "") -> str | None:
-        """What an output must hold and does not; `holds`: a range's name, where its data can be looked through."""
+    def why_not_now(self, preset: Preset) -> str | None:
+        """Why it cannot begin with this preset here, where it can record; None if it can."""
+
+    def described(self, preset: Preset) -> tuple[Options, tuple[str, ...]]:
+        """A preset by the profiler's own names, and what this version drops; as for the newest where not imported."""
+
+    def start(self, preset: Preset, folder: Path, limit_bytes: int | None = None) -> ProfilerSession:
+        """Begin to record on this thread, below `folder`, which is made. Never raises.
+
+        At `limit_bytes` the owner ends the session; the profiler's own limit, if it has one, is set a little above.
+        """
+
+        def build(made: Path) -> Profiler:
+            reason = self.why_not() or self.why_not_now(preset)
+            if reason:
+                raise Refused(reason)
+            recorder: Profiler = self.recorder(self.described(preset)[0], made, limit_bytes)
+            return recorder
+
+        return ProfilerSession.begun(self.name, folder, build)
 
 
 Build = Callable[[Path], Profiler]
@@ -147,21 +173,15 @@ class ProfilerSession:
         finally:
             self._recorder = None
             _open.pop(os.getpid(), None)
-        output, is_whole = self._looked_at(recorder, holds)
-        return SessionOutcome(
-            output, tuple(steps), self._start_ns, end_ns, size_bytes(output), tuple(self._problems), is_whole,
-            tuple(recorder.notes),
-        )  # fmt: skip
-
-    def _looked_at(self, recorder: Profiler, holds: str) -> tuple[Path | None, bool]:
-        """What was written, and whether it holds what it must."""
         could_look, output = self._try_action("look", recorder.output)
-        if output is None:
-            self._problems += ["nothing was written"] * could_look
-            return None, False
-        could_look, lacking = self._try_action("look", lambda: recorder.lacking(output, holds))
+        is_whole, lacking = False, "nothing was written" if could_look else None
+        if output is not None:  # does it hold what it must?
+            is_whole, lacking = self._try_action("look", lambda: recorder.lacking(output, holds))
         self._problems += [lacking] if lacking else []
-        return output, could_look and not lacking
+        return SessionOutcome(
+            output, tuple(steps), self._start_ns, end_ns, size_bytes(output), tuple(self._problems),
+            is_whole and not lacking, tuple(recorder.notes),
+        )  # fmt: skip
 
     def _stop_recorder(self, recorder: Profiler) -> None:
         self._try_action("stop", recorder.stop)

@@ -22,72 +22,15 @@ from ...store.options import PRESET, PROFILE, list_settable
 from .. import theirs
 from ..declare import Options, Preset
 from . import NOT_IMPORTED
-from ._session import ProfilerSession, Refused
+from ._session import Backend
 from ._surface import torch_records, translate_preset, with_members
 
-_SUFFIX = ".pt.trace.json"
+NAME, _SUFFIX = "torch", ".pt.trace.json"
 # Source: torch 2.13.0, Kineto's `output_json.cpp`: the category of each event; "Trace" is the span of the recording.
 _EVENT, _EVENT_BYTES = re.compile(rb'"cat": "(?!Trace")'), 16
 _PIECE_BYTES, _PIECES_AT_MOST = 1 << 20, 256
 # Other names may stand in a trace in another form.
 _PLAIN_NAME = re.compile(r"[\w.:/ -]{1,100}", re.ASCII)
-
-
-class Torch:
-    """The backend of a process that trains with torch and has no NPU."""
-
-    name = "torch"
-    on_disk = False
-    imports_late = ("torch._inductor.config",)  # 800 modules. Source: torch 2.13.0 `profiler.py`, `prepare_trace`
-
-    def device(self) -> int | None:
-        """None: an NPU is none of torch.profiler's."""
-        return None
-
-    def why_not(self) -> str | None:
-        """Why it cannot record here; None if it can."""
-        torch: Any = sys.modules.get("torch")
-        if torch is None:
-            return NOT_IMPORTED
-        if not hasattr(torch, "profiler"):
-            return "this torch has no profiler, or is still being imported"
-        torch_npu: Any = sys.modules.get("torch_npu")
-        if torch_npu is not None and hasattr(torch_npu, "npu") and torch_npu.npu.is_available():
-            return "this process has an NPU, which torch.profiler does not see"
-        return None
-
-    def described(self, preset: Preset) -> tuple[Options, tuple[str, ...]]:
-        """Options by torch's names, and what it has no counterpart for."""
-        options, _, notes = translate_preset(preset, self.name)
-        # The host always: alone it is all that a laptop has, and ranges show there. A GPU where the device is wanted.
-        options["activities"] = ["CPU"]
-        if "npu" in preset.activities:
-            cuda: Any = getattr(sys.modules.get("torch"), "cuda", None)
-            has_gpu = cuda is not None and bool(cuda.is_available())
-            instead = "the GPU" if has_gpu else "the host alone"
-            notes["activities"] = f"activities: there is no NPU, {instead} is recorded"
-            options["activities"] += ["CUDA"] * has_gpu
-        return options, tuple(notes[option.name] for option in list_settable(PRESET) if option.name in notes)
-
-    def start(self, preset: Preset, folder: Path, limit_bytes: int | None = None) -> ProfilerSession:
-        """Record on this thread; the trace is `<folder>/<host>_<pid>_<time>.pt.trace.json`. It has no limit of bytes.
-
-        Cost: the stop writes the trace, some seconds per hundred megabytes.
-        """
-
-        def build(made: Path) -> _TorchProfiler:
-            reason = self.why_not()
-            if reason:
-                raise Refused(reason)
-            # A second torch profiler would end the first, also from another thread.
-            if torch_records() or getattr(sys.modules["torch"].autograd.profiler, "_is_profiler_enabled", False):
-                raise Refused("another torch profiler records in this process already")
-            return _TorchProfiler(self.described(preset)[0], made)
-
-        return ProfilerSession.begun(self.name, folder, build)
-
-
-BACKEND = Torch()
 
 
 def _take_this_thread_back() -> None:
@@ -122,10 +65,10 @@ def _take_this_thread_back() -> None:
 class _TorchProfiler:
     on_disk = False
 
-    def __init__(self, options: Options, folder: Path) -> None:
+    def __init__(self, options: Options, folder: Path, _: int | None) -> None:
         self.notes: list[str] = []
         profiler: Any = sys.modules["torch"].profiler
-        self._profiler = profiler.profile(**with_members(options, profiler, Torch.name, PROFILE))
+        self._profiler = profiler.profile(**with_members(options, profiler, NAME, PROFILE))
         self._trace = folder / f"{socket.gethostname()}_{os.getpid()}_{time.time_ns()}{_SUFFIX}"
         self._thread, self._is_taken_over = threading.get_ident(), False
         self._look_away: Callable[[], None] = lambda: None
@@ -177,6 +120,52 @@ class _TorchProfiler:
         if not _PLAIN_NAME.fullmatch(holds) or _has_pattern(output, named, 2 * len(holds) + _EVENT_BYTES):
             return None
         return f"its range was not recorded: {output} holds events, and none of them is {holds}"
+
+
+class Torch(Backend):
+    """The backend of a process that trains with torch and has no NPU: it has no device, nor a limit of bytes.
+
+    The trace is `<folder>/<host>_<pid>_<time>.pt.trace.json`. Cost: the stop writes it, some seconds per hundred
+    megabytes.
+    """
+
+    name = NAME
+    on_disk = False
+    recorder = _TorchProfiler
+    imports_late = ("torch._inductor.config",)  # 800 modules. Source: torch 2.13.0 `profiler.py`, `prepare_trace`
+
+    def why_not(self) -> str | None:
+        """Why it cannot record here; None if it can."""
+        torch: Any = sys.modules.get("torch")
+        if torch is None:
+            return NOT_IMPORTED
+        if not hasattr(torch, "profiler"):
+            return "this torch has no profiler, or is still being imported"
+        torch_npu: Any = sys.modules.get("torch_npu")
+        if torch_npu is not None and hasattr(torch_npu, "npu") and torch_npu.npu.is_available():
+            return "this process has an NPU, which torch.profiler does not see"
+        return None
+
+    def described(self, preset: Preset) -> tuple[Options, tuple[str, ...]]:
+        """Options by torch's names, and what it has no counterpart for."""
+        options, _, notes = translate_preset(preset, self.name)
+        # The host always: alone it is all that a laptop has, and ranges show there. A GPU where the device is wanted.
+        options["activities"] = ["CPU"]
+        if "npu" in preset.activities:
+            cuda: Any = getattr(sys.modules.get("torch"), "cuda", None)
+            has_gpu = cuda is not None and bool(cuda.is_available())
+            instead = "the GPU" if has_gpu else "the host alone"
+            notes["activities"] = f"activities: there is no NPU, {instead} is recorded"
+            options["activities"] += ["CUDA"] * has_gpu
+        return options, tuple(notes[option.name] for option in list_settable(PRESET) if option.name in notes)
+
+    def why_not_now(self, preset: Preset) -> str | None:
+        """A second torch profiler would end the first, also from another thread."""
+        is_on = torch_records() or getattr(sys.modules["torch"].autograd.profiler, "_is_profiler_enabled", False)
+        return "another torch profiler records in this process already" if is_on else None
+
+
+BACKEND = Torch()
 
 
 def _has_pattern(trace: Path, pattern: re.Pattern[bytes], at_most_bytes: int) -> bool:

@@ -12,7 +12,7 @@ import ctypes
 import os
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, Callable
 
 from ...store.limits import CANN_LEAST_BYTES
 from ...store.options import METRIC_LEVELS
@@ -29,33 +29,29 @@ _SET = ("_dir_path", "_worker_name", "_export_only_mode")
 _MADE = "_prof_path"
 
 
-class _BorrowedPath:
-    """What torch_npu's one folder was before a session: make it before the session's handler, give it back after all.
+def _borrow_path(folder: Path) -> Callable[[], None]:
+    """Look what torch_npu's one folder is, before a session's handler is made: the answer gives it back after all.
+    Once is enough, and what the user has set meanwhile stays.
 
     A user's profiler that waits has set it already, and looks it up when it begins.
     Source: torch_npu 2.7.1 and 2.13.0 `profiler/_profiler_path_creator.py`: one object for each process, set by
     `tensorboard_trace_handler`, read by `create_prof_dir`; `delete_export_only_prof` removes `_prof_path`.
     """
+    interface: Any = sys.modules.get("torch_npu.profiler.profiler_interface")
+    creator: Any = interface.ProfPathCreator() if hasattr(interface, "ProfPathCreator") else None
+    own = folder.resolve()
+    before = {name: getattr(creator, name) for name in (*_SET, _MADE) if hasattr(creator, name)}
 
-    def __init__(self, folder: Path) -> None:
-        interface: Any = sys.modules.get("torch_npu.profiler.profiler_interface")
-        self._creator = interface.ProfPathCreator() if hasattr(interface, "ProfPathCreator") else None
-        self._folder = folder.resolve()
-        self._before = {name: getattr(self._creator, name) for name in (*_SET, _MADE) if hasattr(self._creator, name)}
-
-    def give_back(self) -> None:
-        """Once is enough. What the user has set meanwhile stays."""
-        creator = self._creator
-        if creator is None:
-            return
-        made = getattr(creator, _MADE, None) or ""
-        is_ours_made = Path(made).parent == self._folder
+    def give_back() -> None:
+        is_ours_made = Path(getattr(creator, _MADE, None) or "").parent == own
         if getattr(creator, "is_prof_inited", False) and is_ours_made:
             creator.is_prof_inited = False  # what `finalize_trace` leaves undone when it cannot write
-        is_ours_set = getattr(creator, "_dir_path", None) == str(self._folder)
-        for name, value in self._before.items():
+        is_ours_set = getattr(creator, "_dir_path", None) == str(own)
+        for name, value in before.items():
             if is_ours_set if name in _SET else is_ours_made:
                 setattr(creator, name, value)
+
+    return give_back
 
 
 class _NpuProfiler(AscendOutput):
@@ -63,9 +59,9 @@ class _NpuProfiler(AscendOutput):
         super().__init__(folder, _SUFFIX, "NPU" in options["activities"])
         profiler: Any = sys.modules["torch_npu"].profiler
         actions = profiler.ProfilerAction
-        self._path = _BorrowedPath(folder)
+        self._give_path_back = _borrow_path(folder)
         with contextlib.ExitStack() as where_it_fails:
-            where_it_fails.callback(self._path.give_back)
+            where_it_fails.callback(self._give_path_back)
             self._profiler = build_profile(
                 profiler, NAME, options, folder, schedule=lambda step: actions.NONE if step else actions.RECORD_AND_SAVE
             )
@@ -98,7 +94,7 @@ class _NpuProfiler(AscendOutput):
 
     def _settle_threads(self) -> None:
         if not torch_records():
-            self._path.give_back()
+            self._give_path_back()
 
     is_recording = staticmethod(torch_records)
 
