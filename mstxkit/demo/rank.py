@@ -17,7 +17,7 @@ import torch
 import torch.distributed as dist
 
 from mstxkit import capture, current_step
-from mstxkit.demo.loop import Trainer, TrainingSettings, join_ranks, leave_ranks, make_parser, make_reporter
+from mstxkit.demo.loop import Trainer, TrainingSettings, join_ranks, leave_ranks, make_parser
 
 SLOW_TOKEN_S = 0.02
 SLOW_GRADIENT_S = 0.03
@@ -53,7 +53,7 @@ def hang_for_ever() -> None:
 def train_to_end(trainer: Trainer, options: argparse.Namespace) -> None:
     """Train to the end, or to the death of another rank, which a collective reports as a RuntimeError."""
     try:
-        trainer.train(make_reporter(options.every, options.curve))
+        trainer.train(options.every, options.curve)
     except RuntimeError as lost:
         if not options.may_lose_peers:
             raise
