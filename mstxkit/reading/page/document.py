@@ -6,9 +6,12 @@ What a chart shows stands in a table behind it too, for those who read with thei
 from __future__ import annotations
 
 import base64
+import gzip
 import hashlib
 import html
 import json
+from functools import cache
+from importlib import resources
 from string import Template
 from typing import Any, Iterable, Mapping, Sequence
 
@@ -45,14 +48,23 @@ def sign_script(script: str) -> str:
     return "'sha256-" + base64.b64encode(hashlib.sha256(script.encode()).digest()).decode("ascii") + "'"
 
 
-def write_page(
-    summary: dict[str, Any], scripted: dict[str, Any], bodies: Mapping[str, str], sources: Mapping[str, str]
-) -> str:
-    """The whole page. `scripted`: plain values that its script draws; `bodies`: HTML by the keys of SECTIONS;
-    `sources`: `html`, `css`, `page`, `plotly`, compressed, with its `plotly_hash`: what it looks like and runs.
-    """
+@cache
+def _read_sources() -> dict[str, str]:
+    """What a page looks like and runs: our own, and `plotly.js-cartesian-dist-min` 4.1.1 of npm, compressed."""
+    own = resources.files(__package__)
+    plotly = (own / "plotly-cartesian.min.js.gz").read_bytes()
+    page, css, script = ((own / f"page.{kind}").read_text("utf-8") for kind in ("html", "css", "js"))
+    return {
+        "html": page, "css": css, "script": script, "plotly": base64.b64encode(plotly).decode("ascii"),
+        "scripts": f"{sign_script(gzip.decompress(plotly).decode('utf-8'))} {sign_script(script)}",
+    }  # fmt: skip
+
+
+def write_page(summary: dict[str, Any], scripted: dict[str, Any], bodies: Mapping[str, str]) -> str:
+    """The whole page. `scripted`: plain values that its script draws; `bodies`: HTML by the keys of SECTIONS."""
+    sources = _read_sources()
     policy = (
-        f"default-src 'none'; script-src {sources['plotly_hash']} {sign_script(sources['page'])}; "
+        f"default-src 'none'; script-src {sources['scripts']}; "
         "style-src 'unsafe-inline'; img-src data: blob:; base-uri 'none'; form-action 'none'"
     )
     facts = (f"<div><dt>{key}</dt><dd>{value}<small>{of}</small></dd></div>" for key, value, of in _list_facts(summary))
@@ -69,17 +81,16 @@ def write_page(
     data = data.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
     judges = {"job": "the job’s own judge", "tables": "this report, from the run’s own tables"}
     values = {
-        "policy": html.escape(policy), "name": write_title(summary), "css": sources["css"],
+        "policy": html.escape(policy), "name": write_title(summary),
         "verdict": escape_text(summary["headline"]["verdict"], TITLE_LIMIT),
         "contents": "".join(f'<li><a href="#{key}">{short}</a></li>' for key, _, short in SECTIONS),
         "links": "".join(links), "first": _write_first(summary),
         "facts": f'<section class="facts" aria-label="Key figures"><dl>{"".join(facts)}</dl>{limits}</section>\n',
         "sections": "".join(parts),
         "judge": judges.get(summary["judged"]["by"], "nobody"), "run": escape_text(summary["run"]),
-        "path": escape_text(summary["path"]), "data": data, "plotly": sources["plotly"],
-        "script": sources["page"],
+        "path": escape_text(summary["path"]), "data": data,
     }  # fmt: skip
-    return Template(sources["html"]).substitute(values)
+    return Template(sources["html"]).substitute(sources, **values)
 
 
 def write_title(summary: dict[str, Any]) -> str:
