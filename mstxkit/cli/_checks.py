@@ -290,7 +290,7 @@ def show_checks(json: bool) -> bool:
         styles = {OK: "green", NOTE: "yellow", WRONG: "bold red"}
         table = _show.make_table("", "", has_header=False, no_wrap=True)
         table.add_column(overflow="fold")
-        for level, name, detail in ((check.level, check.name, check.detail) for check in checks):
+        for name, level, detail in checks:
             table.add_row(for_rich(level, style=styles[level]), for_rich(name), for_rich(detail))
         _show.open_console().print(table)
     return any(check.level == WRONG for check in checks)

@@ -136,9 +136,8 @@ def account_of(live_state: LiveState, folder: str) -> Account:
 
 def _wrap_text(text: str, paper: Paper) -> list[str]:
     """On two lines at most, indented."""
-    wide = max(12, paper.columns)
-    wrapper = textwrap.TextWrapper(wide, "  ", "  ", break_on_hyphens=False, max_lines=2, placeholder=" ...")
-    return wrapper.wrap(text)
+    how: Any = {"break_on_hyphens": False, "max_lines": 2, "placeholder": " ..."}
+    return textwrap.wrap(text, max(12, paper.columns), initial_indent="  ", subsequent_indent="  ", **how)
 
 
 def _of_roles(live_state: LiveState, paper: Paper, rows: int) -> Iterator[Text]:

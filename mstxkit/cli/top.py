@@ -11,7 +11,6 @@ import termios
 import time
 import tty
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Callable, Iterator, Optional
 
@@ -86,31 +85,25 @@ def _picture_of(run: Path, folder: Path, run_id: str) -> None:
             seen = seen._replace(by=Judges.OVER, age_s=time.time() - (last_ns or 0) / 1e9)
         return seen
 
+    first = look()
     if not console.is_terminal or console.is_dumb_terminal:
-        live_state = look()
-        console.print(_draw_picture(console, live_state, run, _ROWS_ONCE))
-        raise typer.Exit(FOUND_WRONG if _find_headline(live_state, folder)["headline"]["blames"] else 0)
-
-    last = _draw_live(look, console, run, folder, run_id)
-    if last is None and run_file.id_of(folder) != run_id:
-        _show.stop_command(f"{run} is gone: somebody has removed it, or another run lies there", FOUND_WRONG)
+        console.print(_draw_picture(console, first, run, _ROWS_ONCE))
+        raise typer.Exit(FOUND_WRONG if _find_headline(first, folder)["headline"]["blames"] else 0)
+    last = first if first.by == Judges.OVER else _draw_live(look, console, run, folder, run_id)
     if last is not None:
         console.print(_draw_picture(console, last, run, _ROWS_ONCE))
+    elif run_file.id_of(folder) != run_id:
+        _show.stop_command(f"{run} is gone: somebody has removed it, or another run lies there", FOUND_WRONG)
 
 
 def _draw_live(
     look: Callable[[], LiveState], console: Console, run: Path, folder: Path, run_id: str
 ) -> LiveState | None:
-    """The last look where the job has ended meanwhile, or before; None where somebody has seen enough, or the run is
-    gone.
-    """
+    """The last look where the job has ended meanwhile; None where somebody has seen enough, or the run is gone."""
     from rich.live import Live
 
     from ..judging.live_state import Judges
 
-    first = look()
-    if first.by == Judges.OVER:
-        return first
     with _read_keys() as key, Live(console=console, screen=True, auto_refresh=False, vertical_overflow="crop") as live:
         while run_file.id_of(folder) == run_id:
             before_s = time.process_time()
@@ -153,10 +146,17 @@ def _find_headline(live_state: LiveState, run: Path) -> dict[str, Any]:
 @contextmanager
 def _read_keys() -> Iterator[Any]:
     """Gives what waits for a key: `key(seconds)` is the one that was struck, or "". The terminal is put back."""
-    if not sys.stdin.isatty():
-        yield partial(_read_key, [])
+    terminals = [sys.stdin.fileno()] if sys.stdin.isatty() else []
+
+    def key(seconds: float) -> str:
+        ready, _, _ = select.select(terminals, [], [], seconds)
+        # A terminal that has gone gives nothing, at once, for ever.
+        return os.read(ready[0], 64).decode("utf-8", "replace")[:1] or "q" if ready else ""
+
+    if not terminals:
+        yield key
         return
-    terminal = sys.stdin.fileno()
+    (terminal,) = terminals
     before = termios.tcgetattr(terminal)
     ended = signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     try:
@@ -164,18 +164,12 @@ def _read_keys() -> Iterator[Any]:
         mode = termios.tcgetattr(terminal)
         mode[6][termios.VSUSP] = b"\0"  # stopped by Ctrl-Z it would leave the terminal as it is
         termios.tcsetattr(terminal, termios.TCSANOW, mode)
-        yield partial(_read_key, [terminal])
+        yield key
     except KeyboardInterrupt:
         pass
     finally:
         termios.tcsetattr(terminal, termios.TCSADRAIN, before)
         signal.signal(signal.SIGTERM, ended)
-
-
-def _read_key(terminals: list[int], seconds: float) -> str:
-    ready, _, _ = select.select(terminals, [], [], seconds)
-    # A terminal that has gone gives nothing, at once, for ever.
-    return os.read(ready[0], 64).decode("utf-8", "replace")[:1] or "q" if ready else ""
 
 
 def _follow_verdicts(run: Path, run_id: str, json: bool, metrics: Optional[str]) -> None:
