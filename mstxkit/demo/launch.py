@@ -89,32 +89,18 @@ class Learning:
         return self.final_reward / self.first_reward if self.first_reward else 0.0
 
 
-class Profiled(NamedTuple):
-    """What became of the request on one rank."""
-
-    rank: int
-    state: str
-    reason: str  # why it ended so
-    step: int | None  # the one that was recorded
-    folder: str | None  # of the profile; None where nothing was recorded
-
-
 class Escalated(NamedTuple):
-    """What became of the verdict that asked for a profile."""
+    """What became of the verdict that asked for a profile.
 
-    verdict: Verdict | None = None  # None where none asked
-    reason: str = ""  # why none did
-    profiles: tuple[Profiled, ...] = ()  # of the rank that is blamed first, then of its peers
+    Args:
+        verdict: None where none asked; `reason`: why none did.
+        profiles: `rank, state, reason, step, folder`: what became of the request on each rank, of the one that is
+            blamed first, then of its peers; which step was recorded, where the profile is; None where nothing was.
+    """
 
-    @property
-    def has_failed(self) -> bool:
-        """Was something asked for that was not recorded?"""
-        return any(profiled.state != "done" for profiled in self.profiles)
-
-    def as_json(self) -> dict[str, Any]:
-        """Plain values."""
-        profiles = [profiled._asdict() for profiled in self.profiles]
-        return {**self._asdict(), "verdict": self.verdict and self.verdict._asdict(), "profiles": profiles}
+    verdict: Verdict | None = None
+    reason: str = ""
+    profiles: tuple[dict[str, Any], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -241,6 +227,6 @@ def read_escalated(run: Path) -> Escalated:
     rows.sort(key=lambda row: (row["rank"] != verdict.rank, row["rank"]))
     profiles = []
     for row in rows:
-        folder = row["folder"] and str(run / row["folder"])
-        profiles.append(Profiled(row["rank"], row["state"], row["reason"], row["first_step"], folder))
+        state = {name: row[name] for name in ("rank", "state", "reason")}
+        profiles.append({**state, "step": row["first_step"], "folder": row["folder"] and str(run / row["folder"])})
     return Escalated(verdict, "", tuple(profiles))
