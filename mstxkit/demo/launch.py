@@ -14,7 +14,7 @@ import time
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple, Sequence
+from typing import Any, NamedTuple
 
 from mstxkit.errors import MissingPackageError, MstxkitError
 from mstxkit.host import detached
@@ -138,7 +138,7 @@ def run_ranks(plan: DemoPlan) -> DemoOutcome:
         shutil.rmtree(meeting_place, ignore_errors=True)
     seconds, codes = time.monotonic() - started_s, tuple(process.returncode for process in ranks)
     escalated = read_escalated(plan.run) if plan.escalate else None
-    return DemoOutcome(plan, codes, measure_learning(read_rewards(plan.run)), seconds, escalated, incident)
+    return DemoOutcome(plan, codes, measure_learning(plan.run), seconds, escalated, incident)
 
 
 def incident_of(run: Path) -> Incident | None:
@@ -200,17 +200,13 @@ def wait_for_all(ranks: list[subprocess.Popen[bytes]], plan: DemoPlan) -> None:
         time.sleep(POLL_S)
 
 
-def measure_learning(rewards: Sequence[float]) -> Learning:
-    """Compare the mean of the last steps with that of the first."""
-    count = min(MEAN_OVER_STEPS, len(rewards)) or 1
-    return Learning(len(rewards), sum(rewards[:count]) / count, sum(rewards[-count:]) / count)
-
-
-def read_rewards(run: Path) -> list[float]:
-    """The reward of each step that was finished; none where no step was."""
+def measure_learning(run: Path) -> Learning:
+    """Compare the mean of the last steps that were finished with that of the first."""
     path = run / CURVE
     lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
-    return [json.loads(line)["reward"] for line in lines if line.endswith("}")]
+    rewards = [json.loads(line)["reward"] for line in lines if line.endswith("}")]
+    count = min(MEAN_OVER_STEPS, len(rewards)) or 1
+    return Learning(len(rewards), sum(rewards[:count]) / count, sum(rewards[-count:]) / count)
 
 
 def read_escalated(run: Path) -> Escalated:

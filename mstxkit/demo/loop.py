@@ -96,7 +96,7 @@ class Trainer:
 
     def train_step(self, number: int) -> StepResult:
         """One step through all stages."""
-        self.dock.clear()
+        self.dock = TransferDock(self.settings.rows)
         self.enter_infer_mode()
         self.generate_sequences()
         self.compute_log_prob()
