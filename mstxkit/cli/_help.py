@@ -49,7 +49,8 @@ def _show_all(ctx: typer.Context, param: Any, is_asked: bool) -> None:
         ctx.exit()
 
 
-def _show_version(is_asked: bool) -> None:
+def show_version(is_asked: bool) -> None:
+    """End with it, before a verb is missed."""
     if is_asked:
         typer.echo(f"mstxkit {__version__}")
         raise typer.Exit
@@ -57,7 +58,7 @@ def _show_version(is_asked: bool) -> None:
 
 def take_options(
     version: bool = typer.Option(
-        False, "--version", is_eager=True, callback=_show_version, help="Show the version and exit."
+        False, "--version", is_eager=True, callback=show_version, help="Show the version and exit."
     ),
 ) -> None:
     """The options that stand before a verb."""

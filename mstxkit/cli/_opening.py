@@ -23,8 +23,6 @@ from ..store.values import group_by
 _SHOWN_AT_MOST = 4
 _TRACE = ".pt.trace.json"
 PERFETTO = "https://ui.perfetto.dev"
-_ANALYSED = "analysis.db"
-_STEP_TIMES = "step_trace_time.csv"
 _MSTX_SUM = ("mstx_sum --export_type text", "MstxSum/all_cann_stats.csv: a line for each stage, MaxRank is the slowest")
 _TIMELINE = "  look at the stage's range, then at the kernels below it and the gaps between them, rank beside rank"
 _ALL = ("all", "cluster_analysis.db, ClusterStepTraceTime: what each rank computes and waits")
@@ -64,7 +62,7 @@ def _analyse_command(place: Path) -> str:
         return ""
     names = set(os.listdir(output))
     mode, look = _ALL
-    if not names & {_ANALYSED, _STEP_TIMES}:
+    if not names & {"analysis.db", "step_trace_time.csv"}:
         named = (output / name for name in names for kind in kinds.KINDS.values() if kind.database.fullmatch(name))
         database = next(filter(Path.is_file, named), None)
         tables = set() if database is None else _filled_tables(database)

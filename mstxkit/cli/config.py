@@ -22,9 +22,8 @@ if TYPE_CHECKING:
 
 _FEW_EXTRAS = 8
 _FILE_HELP = "YAML, JSON, shell or Python file (read, never run), a folder with a profiler_config.json, or env."
-_FROM_HELP = "Whose configuration it is, where the file holds several."
 _FILE = typer.Argument(..., metavar="FILE", help=_FILE_HELP)
-_FROM = typer.Option(None, "--from", metavar="FLAVOUR", help=_FROM_HELP)
+_FROM = typer.Option(None, "--from", metavar="FLAVOUR", help="Whose configuration it is, where the file holds several.")
 _BRANCH_HELP = "Which branch of a script, or which call in a Python file, is meant: a line in it, or not:LINE."
 _BRANCH = typer.Option([], "--branch", metavar="LINE", help=_BRANCH_HELP)
 _VERL_HELP = "Which verl is meant (0.5.0) where that matters; else the one installed, or the newest."

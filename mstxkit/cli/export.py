@@ -20,11 +20,7 @@ if TYPE_CHECKING:
 
 _INTO_HELP = "Of ascend-db: add one rank's ranges to a copy of this profile of torch_npu."
 _EXCEL_HELP = "Of csv: times in µs, and texts for numbers that Excel rounds."
-STEPS_HELP = "Steps A to B, both included; also A, A: and :B."
-RANKS_HELP = "These ranks only."
-STAGES_HELP = "These stages only; * stands for anything."
-SINCE_HELP = "What goes on then or later: a time (2026-11-24T18:30; 18:30), or the last 30m, 2h, 45s of the run."
-UNTIL_HELP = "What began before then; forms as of --since."
+_SINCE_HELP = "What goes on then or later: a time (2026-11-24T18:30; 18:30), or the last 30m, 2h, 45s of the run."
 _SPAN = re.compile(r"(\d{1,6})\s*(s|m|h|d)", re.ASCII)
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 
@@ -35,11 +31,11 @@ def export(
     output: Optional[Path] = typer.Option(
         None, "-o", "--output", help="The file or folder to write.  [default: the run's name with the format's suffix]"
     ),
-    steps: Optional[str] = typer.Option(None, metavar="A:B", help=STEPS_HELP),
-    ranks: Optional[str] = typer.Option(None, metavar="0,3-5", help=RANKS_HELP),
-    stages: Optional[str] = typer.Option(None, metavar="NAME,…", help=STAGES_HELP),
-    since: Optional[str] = typer.Option(None, metavar="TIME", help=SINCE_HELP),
-    until: Optional[str] = typer.Option(None, metavar="TIME", help=UNTIL_HELP),
+    steps: Optional[str] = typer.Option(None, metavar="A:B", help="Steps A to B, both included; also A, A: and :B."),
+    ranks: Optional[str] = typer.Option(None, metavar="0,3-5", help="These ranks only."),
+    stages: Optional[str] = typer.Option(None, metavar="NAME,…", help="These stages only; * stands for anything."),
+    since: Optional[str] = typer.Option(None, metavar="TIME", help=_SINCE_HELP),
+    until: Optional[str] = typer.Option(None, metavar="TIME", help="What began before then; forms as of --since."),
     layout: Optional[str] = typer.Option(None, help="Of ascend-db: msmonitor (default) or torch-npu.", hidden=True),
     into: Optional[Path] = typer.Option(None, metavar="PROFILE", help=_INTO_HELP, hidden=True),
     excel: bool = typer.Option(False, "--excel", help=_EXCEL_HELP, hidden=True),

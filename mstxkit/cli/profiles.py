@@ -28,7 +28,6 @@ _JOBS_HELP = "With --analyse: profiles at a time.  [default: half the processors
 _LIMIT_HELP = "With --analyse: seconds for one profile.  [default: as long as it takes]"
 _AGAIN_HELP = "With --analyse: once more what failed, or all."
 _UNFINISHED_HELP = "With --analyse: also what another host may still be recording."
-_ID_SHOWN = 8
 
 
 class Export(str, Enum):
@@ -106,7 +105,7 @@ def _print_rows(rows: list[dict[str, Any]]) -> None:
     made = _show.make_table("request", "stage", "step", "rank", "state", "data", "size", "folder")
     for row in rows:
         step, rank = ("–" if row[key] is None else str(row[key]) for key in ("step", "rank"))
-        names = (for_rich(row["request"][:_ID_SHOWN] or "light"), for_rich(row["stage"], 40), step, rank)
+        names = (for_rich(row["request"][: _requests.ID_SHOWN] or "light"), for_rich(row["stage"], 40), step, rank)
         host = f"on {row['host']}"
         where = {table.RUN: "in the run", table.HOST: host, table.REMOVED: "removed", table.NONE: "none"}[row["place"]]
         raw_size = "" if row["bytes"] is None else write_size(row["bytes"])

@@ -193,12 +193,7 @@ def _follow_verdicts(run: Path, run_id: str, json: bool, metrics: Optional[str])
             exc.origin = "--metrics"
             _show.stop_command(str(exc), WRONG_USE)
     for verdict in watching.follow_verdicts(run, run_id, outlets):
-        print(_as_json(verdict) if json else _draw_line(verdict), flush=True)
-
-
-def _as_json(verdict: Verdict) -> str:
-    """One object on one line: a verdict's line in the run, and the number of its form."""
-    return json_of.dumps({"schema": _SCHEMA, **json_of.loads(verdict.line())})
+        print(_write_line(verdict, json), flush=True)
 
 
 def _judge_once(run: Path, run_id: str, json: bool) -> None:
@@ -247,8 +242,10 @@ def _seen_now(run_id: str, live_state: LiveState) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _draw_line(verdict: Verdict) -> str:
-    """In the words of every headline."""
+def _write_line(verdict: Verdict, json: bool) -> str:
+    """In the words of every headline; or one object: a verdict's line in the run, and the number of its form."""
+    if json:
+        return json_of.dumps({"schema": _SCHEMA, **json_of.loads(verdict.line())})
     matter = of_verdict(verdict.plain)
     step = "" if verdict.step is None else f"step {verdict.step}: "  # a hang before the first one
     if verdict.withdrawn:
