@@ -76,7 +76,8 @@ def main() -> None:
                 raise
             # gloo names its own source line in brackets first, and gives advice after the first sentence.
             reason = str(lost).splitlines()[0].split("] ", 1)[-1].split(". ")[0]
-            print(f"rank {dist.get_rank()}: another rank is gone in step {current_step()}: {reason}. Ending.", flush=True)
+            gone = f"another rank is gone in step {current_step()}"
+            print(f"rank {dist.get_rank()}: {gone}: {reason}. Ending.", flush=True)
         finally:
             leave_ranks()
 
