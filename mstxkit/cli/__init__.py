@@ -13,11 +13,13 @@ import io
 import os
 import signal
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Callable
 
 from ..errors import ConfigError, MissingPackageError, MstxkitError, ReadError
 from ..host import listing
 from ..reading.report.escape import for_terminal
+from ..store import run_file
 
 if TYPE_CHECKING:
     import typer
@@ -94,6 +96,17 @@ def _end_without_output(exc: OSError) -> None:
         os.kill(os.getpid(), signal.SIGPIPE)
     sys.stderr.write(f"mstxkit: the output cannot be written: {exc.strerror or exc}\n")
     os._exit(UNWRITABLE)  # what is left in the buffer would be tried again, and fail again
+
+
+def find_run(run: Path) -> tuple[Path, str]:
+    """The folder of a run, resolved, and the run's id. Raises: ReadError where it is none, or a damaged one without an
+    id.
+    """
+    folder = run.resolve()
+    run_id = run_file.id_of(folder)
+    if run_id is None:
+        raise ReadError(run_file.why_none(run))
+    return folder, run_id
 
 
 def list_verbs() -> list[str]:

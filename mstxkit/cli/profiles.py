@@ -16,7 +16,7 @@ from ..store import local_place, retention
 from ..store.fetching import Fetched, fetch_all
 from ..store.retention import Removed
 from ..store.session_file import read_sessions
-from . import FOUND_WRONG, _parsing, _requests, _run_folder, _show
+from . import FOUND_WRONG, _parsing, _requests, _show, find_run
 
 _ANALYSE_HELP = "Parse raw NPU profiles, in processes of their own. Again it goes on: what is parsed is left as it is."
 _FETCH_HELP = "Move what is on this host's own disk into the run; run it again to go on."
@@ -67,7 +67,7 @@ def profiles(
 
     Example: mstxkit profiles runs/exp7 --analyse --stage actor_update
     """
-    run, run_id = _run_folder.find_run(run)
+    run, run_id = find_run(run)
     fetched: list[Fetched] = []
     if fetch:  # from every place on this host that a session of the run names
         named = (

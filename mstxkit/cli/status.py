@@ -25,7 +25,7 @@ from ..store import fate, incidents, whereabouts
 from ..store.documents import Unusable
 from ..store.session_file import read_sessions
 from ..store.values import whole_number
-from . import FOUND_WRONG, _checks, _ranks, _requests, _run_folder, _show
+from . import FOUND_WRONG, _checks, _ranks, _requests, _show, find_run
 
 if TYPE_CHECKING:
     from ..reading.run import Run
@@ -174,7 +174,7 @@ def _ask_incident(run: Path, json: bool) -> None:
     """Ask for one, wait, and show where it is. Raises: MstxkitError for no run, a read-only one, or no answer."""
     if sys.stderr.isatty():
         typer.echo(f"mstxkit: asked; the answer takes {_WITHIN_S:.0f} s at most", err=True)
-    place, run_id = _run_folder.find_run(run)
+    place, run_id = find_run(run)
     before = {incident.incident for incident in incidents.read_incidents(place, run_id)}
     try:
         folder.ask_hosts(place)

@@ -23,7 +23,7 @@ from ..reading.report.escape import for_rich, for_terminal
 from ..reading.report.lost_time import of_verdict
 from ..store import run_file
 from ..store.verdicts import Verdict
-from . import FOUND_WRONG, WRONG_USE, _run_folder, _show
+from . import FOUND_WRONG, WRONG_USE, _show, find_run
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -59,7 +59,7 @@ def top(
     """
     if metrics and not follow:
         raise typer.BadParameter("figures go out while the job is judged: add --follow", param_hint="--metrics")
-    folder, run_id = _run_folder.find_run(run)
+    folder, run_id = find_run(run)
     if set:
         _change_settings(folder, run_id, set, json)
     elif follow:
