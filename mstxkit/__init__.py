@@ -30,20 +30,14 @@ __all__ = [
 ]  # fmt: skip
 
 _LOADED_WHEN_USED = {
-    "Patch": "patching.declare",
-    "Seam": "patching.declare",
-    "Target": "patching.declare",
-    "autopatch": "bootstrap.activation",
+    **dict.fromkeys(("Patch", "Seam", "Target"), "patching.declare"),
+    **dict.fromkeys(("autopatch", "patch_report", "unpatch"), "bootstrap.activation"),
+    **dict.fromkeys(("metrics", "stage_times", "status"), "process_status"),
     "capture": "bootstrap.capture",
     "configure": "config.configuring",
     "escalate": "escalation.escalate",
     "identify": "host.identity",
-    "metrics": "process_status",
     "open_run": "reading.run",
-    "patch_report": "bootstrap.activation",
-    "stage_times": "process_status",
-    "status": "process_status",
-    "unpatch": "bootstrap.activation",
 }
 
 

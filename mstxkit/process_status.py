@@ -17,17 +17,17 @@ if TYPE_CHECKING:
 class Status(NamedTuple):
     """What mstxkit does in this process at this moment."""
 
-    on: bool
-    native: bool
-    clock: str
-    clock_reason: str
-    run: str | None
-    live_file: str | None
-    sinks: dict[str, str]
-    session: str | None
-    counters: dict[str, int]
-    faults: dict[str, int]
-    own_cost_ratio: float | None
+    on: bool = False
+    native: bool = False
+    clock: str = ""
+    clock_reason: str = ""
+    run: str | None = None
+    live_file: str | None = None
+    sinks: dict[str, str] = {}
+    session: str | None = None
+    counters: dict[str, int] = {}
+    faults: dict[str, int] = {}
+    own_cost_ratio: float | None = None
     coalesced: dict[str, int] = {}
     governor: dict[str, Any] = {}
 
@@ -47,7 +47,7 @@ def status() -> Status:
         True
     """
     if environment.is_off():
-        return Status(False, False, "", "MSTXKIT_OFF is set", None, None, {}, None, {}, {}, None)
+        return Status(clock_reason="MSTXKIT_OFF is set")
     try:
         try:
             return _status_of(capturing.recorder_here())
@@ -55,7 +55,7 @@ def status() -> Status:
             return _status_of(None)
     except Exception as exc:
         faults.note_fault("status", exc)
-        return Status(False, False, "", f"{type(exc).__name__} in status()", None, None, {}, None, {}, {}, None)
+        return Status(clock_reason=f"{type(exc).__name__} in status()")
 
 
 def _status_of(recorder: Recorder | None) -> Status:

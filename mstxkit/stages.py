@@ -79,5 +79,5 @@ def meant_by(name: str) -> str | None:
 
 def role_of(key: str | None) -> str | None:
     """Whose work a stage is; None outside any stage, and for one that no system has."""
-    stage = BY_KEY.get(key) if key is not None else None
+    stage = BY_KEY.get(key or "")
     return None if stage is None else stage.role

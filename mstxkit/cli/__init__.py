@@ -13,11 +13,13 @@ import io
 import os
 import signal
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Callable
 
 from ..errors import ConfigError, MissingPackageError, MstxkitError, ReadError
 from ..host import listing
 from ..reading.report.escape import for_terminal
+from ..store import run_file
 
 if TYPE_CHECKING:
     import typer
@@ -28,7 +30,6 @@ _HELP = """Mark, capture, find, read: tracing for RL post-training.
 
 Exit codes: 0 done, 1 found something wrong, 2 wrong use, 74 the output cannot be written.
 """
-_VERSION_HELP = "Show the version and exit."
 
 
 def main() -> None:
@@ -97,6 +98,17 @@ def _end_without_output(exc: OSError) -> None:
     os._exit(UNWRITABLE)  # what is left in the buffer would be tried again, and fail again
 
 
+def find_run(run: Path) -> tuple[Path, str]:
+    """The folder of a run, resolved, and the run's id. Raises: ReadError where it is none, or a damaged one without an
+    id.
+    """
+    folder = run.resolve()
+    run_id = run_file.id_of(folder)
+    if run_id is None:
+        raise ReadError(run_file.why_none(run))
+    return folder, run_id
+
+
 def list_verbs() -> list[str]:
     """All verbs, by listing this folder."""
     return listing.modules_in(__path__)
@@ -106,7 +118,7 @@ def build_application(word: str | None = None) -> typer.Typer:
     """The typer application with every verb; with that one alone if `word` names one: the others take 0.1 s to load."""
     import typer
 
-    from ._help import VerbCommand, VerbsInOrder
+    from ._help import VerbCommand, VerbsInOrder, take_options
 
     # As wide as the terminal is: typer's own limit is 80 columns.
     settings: dict[str, Any] = {"help_option_names": ["-h", "--help"], "max_content_width": sys.maxsize}
@@ -114,7 +126,7 @@ def build_application(word: str | None = None) -> typer.Typer:
         help=_HELP, no_args_is_help=True, pretty_exceptions_enable=False, rich_markup_mode=None, cls=VerbsInOrder,
         context_settings=settings,
     )  # fmt: skip
-    app.callback()(_with_version())
+    app.callback()(take_options)
     every = list_verbs()
     for verb in [verb for verb in every if _name_command(verb) == word] or every:
         module = importlib.import_module(f"{__name__}.{verb}")
@@ -133,30 +145,6 @@ def build_application(word: str | None = None) -> typer.Typer:
 
 def _name_command(verb: str) -> str:
     return verb.rstrip("_").replace("_", "-")  # `import_`: a verb that is a keyword of Python
-
-
-def _with_version() -> Callable[..., None]:
-    """The options that stand before a verb."""
-    import typer
-
-    def options(
-        version: bool = typer.Option(False, "--version", is_eager=True, callback=_show_version, help=_VERSION_HELP),
-    ) -> None:
-        """Mark, capture, find, read: tracing for RL post-training on Ascend NPUs."""
-
-    # typer evaluates annotations by the module's globals, where typer is not.
-    options.__annotations__ = {"version": bool, "return": None}
-    return options
-
-
-def _show_version(is_asked: bool) -> None:
-    if is_asked:
-        import typer
-
-        from .. import __version__
-
-        typer.echo(f"mstxkit {__version__}")
-        raise typer.Exit
 
 
 def _with_plain_errors(verb: Callable[..., None]) -> Callable[..., None]:

@@ -57,15 +57,6 @@ class Check(NamedTuple):
     detail: str
 
 
-def check_installation() -> list[Check]:
-    """All checks, in the order in which to show them."""
-    version = find_version("mstxkit") or "not installed as a package"
-    ours = Check("mstxkit", OK, f"{version}, Python {platform.python_version()}")
-    here = [ours, *_check_engine(), _check_tmpfs(), *left_in_memory(), *_check_packages()]
-    here += [*_check_npu(), *_check_msprof()]
-    return [*here, check_pth(), entry_points(), _check_frameworks(), *_check_ray(), *check_environment(os.environ)]
-
-
 def _check_engine() -> list[Check]:
     try:
         from ..engine import choose as chosen
@@ -283,14 +274,17 @@ def _check_variable(name: str, value: str) -> Check:
 
 def show_checks(json: bool) -> bool:
     """All checks, on standard output. Returns: is something wrong? A note is not."""
-    checks = check_installation()
+    version = find_version("mstxkit") or "not installed as a package"
+    checks = [Check("mstxkit", OK, f"{version}, Python {platform.python_version()}")]
+    checks += [*_check_engine(), _check_tmpfs(), *left_in_memory(), *_check_packages(), *_check_npu(), *_check_msprof()]
+    checks += [check_pth(), entry_points(), _check_frameworks(), *_check_ray(), *check_environment(os.environ)]
     if json:
         _show.as_json({"checks": [check._asdict() for check in checks]})
     else:
         styles = {OK: "green", NOTE: "yellow", WRONG: "bold red"}
         table = _show.make_table("", "", has_header=False, no_wrap=True)
         table.add_column(overflow="fold")
-        for level, name, detail in ((check.level, check.name, check.detail) for check in checks):
+        for name, level, detail in checks:
             table.add_row(for_rich(level, style=styles[level]), for_rich(name), for_rich(detail))
         _show.open_console().print(table)
     return any(check.level == WRONG for check in checks)

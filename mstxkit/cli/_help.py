@@ -11,6 +11,8 @@ from typing import Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
+from .. import __version__
+
 ALL = "--help-all"
 _EVERYDAY = ("run", "status", "report", "top", "escalate", "compare", "export", "import", "doctor", "profiles")
 
@@ -45,3 +47,18 @@ def _show_all(ctx: typer.Context, param: Any, is_asked: bool) -> None:
             option.hidden = False  # type: ignore[attr-defined]
         typer.echo(ctx.get_help())
         ctx.exit()
+
+
+def show_version(is_asked: bool) -> None:
+    """End with it, before a verb is missed."""
+    if is_asked:
+        typer.echo(f"mstxkit {__version__}")
+        raise typer.Exit
+
+
+def take_options(
+    version: bool = typer.Option(
+        False, "--version", is_eager=True, callback=show_version, help="Show the version and exit."
+    ),
+) -> None:
+    """The options that stand before a verb."""

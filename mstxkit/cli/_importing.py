@@ -14,11 +14,11 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from ..host import detached
 from ..patching.report import WAITING, TargetState
 from ..patching.sheet import YAML_SUFFIXES
 
 LIMIT_S = 600.0
-_ROOT = str(Path(__file__).parents[2])
 # The folder of the caller comes first on its path, as with `python -m`; mstxkit may come from a source tree.
 _CODE = (
     "import sys; sys.path.append(sys.argv[1]); from mstxkit.cli import _importing as i; i.tell_states(*sys.argv[2:])"
@@ -32,7 +32,7 @@ def in_a_process(name: str) -> tuple[list[TargetState], str]:
     environment = {key: value for key, value in os.environ.items() if key not in ("MSTXKIT_RUN", "MSTXKIT_AUTOPATCH")}
     with tempfile.TemporaryDirectory() as folder:
         answer, printed = Path(folder, "answer.json"), Path(folder, "said")
-        command = [sys.executable, "-c", _CODE, _ROOT, name, str(answer)]
+        command = [sys.executable, "-c", _CODE, detached.ROOT, name, str(answer)]
         with printed.open("wb") as output:
             streams: Any = {"stdin": subprocess.DEVNULL, "stdout": output, "stderr": output}
             try:

@@ -17,51 +17,42 @@ from typing import Iterable, Iterator
 from ..parsing import kinds
 from ..reading.report.escape import for_terminal
 from ..store import documents, layout
-from ..store.session_file import RecordedSession, read_sessions
+from ..store.session_file import read_sessions
 from ..store.values import group_by
 
 _SHOWN_AT_MOST = 4
 _TRACE = ".pt.trace.json"
 PERFETTO = "https://ui.perfetto.dev"
-_ANALYSED = "analysis.db"
-_STEP_TIMES = "step_trace_time.csv"
 _MSTX_SUM = ("mstx_sum --export_type text", "MstxSum/all_cann_stats.csv: a line for each stage, MaxRank is the slowest")
+_TIMELINE = "  look at the stage's range, then at the kernels below it and the gaps between them, rank beside rank"
 _ALL = ("all", "cluster_analysis.db, ClusterStepTraceTime: what each rank computes and waits")
 _KERNELS = ("compute_op_sum", "cluster_analysis.db, ComputeOpAllRankStats: where the device's time goes")
 
 
-def describe_opening(run: Path, run_id: str, requests: Iterable[str]) -> list[str]:
+def describe_opening(run: Path, run_id: str, requests: Iterable[str]) -> Iterator[str]:
     """How to open what these requests recorded; their data as they lie there now."""
-    wanted = set(requests)
-    kept = [session for session in read_sessions(run, run_id) if session.key[0] in wanted and session.key[0]]
-    by_request = group_by(kept, lambda session: session.key[0])
-    return [line for request, recorded in by_request.items() for line in _of_request(run, request, recorded)]
-
-
-def _of_request(run: Path, request: str, recorded: list[RecordedSession]) -> Iterator[str]:
-    places = [run / place for place in dict.fromkeys(session.place for session in recorded)]
-    raws = [raw for place in places for raw in _list_raw(place)]
-    parsed = [raw for raw in raws if (raw / kinds.OUTPUT).is_dir()]
-    if len(parsed) < len(raws):
-        yield f"Parse it, on any host with CANN: mstxkit profiles {_quote_path(run)} --analyse --request {request}"
-    if parsed:
-        top = run / layout.PROFILES / layout.stage_in_names(request)
-        where = top if all(top in (place, place.parent) for place in places) else run / layout.PROFILES
-        yield f"Timeline: MindStudio Insight, Import Data, {_quote_path(where)}"
-        yield "  look at the stage's range, then at the kernels below it and the gaps between them, rank beside rank"
-    yield from _at_most(filter(None, map(_analyse_command, places)))
-    traces = (place / name for place in places for name in documents.names_in(place, _TRACE))
-    yield from _at_most(f"Timeline: open {_quote_path(trace)} in {PERFETTO}" for trace in traces)
-    stored = [session.document.get("stored") for session in recorded]
-    for host in sorted({str(place.get("host")) for place in stored if isinstance(place, dict)}):
-        yield f"On the disk of {for_terminal(host)}: mstxkit profiles {_quote_path(run)} --fetch, there"
-
-
-def _at_most(every: Iterator[str]) -> Iterator[str]:
-    texts = list(every)
-    yield from texts[:_SHOWN_AT_MOST]
-    if len(texts) > _SHOWN_AT_MOST:
-        yield f"… and {len(texts) - _SHOWN_AT_MOST} more like these"
+    wanted = set(filter(None, requests))
+    kept = [session for session in read_sessions(run, run_id) if session.key[0] in wanted]
+    for request, recorded in group_by(kept, lambda session: session.key[0]).items():
+        places = [run / place for place in dict.fromkeys(session.place for session in recorded)]
+        raws = [raw for place in places for raw in _list_raw(place)]
+        parsed = [raw for raw in raws if (raw / kinds.OUTPUT).is_dir()]
+        if len(parsed) < len(raws):
+            yield f"Parse it, on any host with CANN: mstxkit profiles {_quote_path(run)} --analyse --request {request}"
+        if parsed:
+            top = run / layout.PROFILES / layout.stage_in_names(request)
+            where = top if all(top in (place, place.parent) for place in places) else run / layout.PROFILES
+            yield f"Timeline: MindStudio Insight, Import Data, {_quote_path(where)}"
+            yield _TIMELINE
+        commands = list(filter(None, map(_analyse_command, places)))
+        traces = [place / name for place in places for name in documents.names_in(place, _TRACE)]
+        for alike in (commands, [f"Timeline: open {_quote_path(trace)} in {PERFETTO}" for trace in traces]):
+            yield from alike[:_SHOWN_AT_MOST]
+            if len(alike) > _SHOWN_AT_MOST:
+                yield f"… and {len(alike) - _SHOWN_AT_MOST} more like these"
+        stored = [session.document.get("stored") for session in recorded]
+        for host in sorted({str(place.get("host")) for place in stored if isinstance(place, dict)}):
+            yield f"On the disk of {for_terminal(host)}: mstxkit profiles {_quote_path(run)} --fetch, there"
 
 
 def _analyse_command(place: Path) -> str:
@@ -71,7 +62,7 @@ def _analyse_command(place: Path) -> str:
         return ""
     names = set(os.listdir(output))
     mode, look = _ALL
-    if not names & {_ANALYSED, _STEP_TIMES}:
+    if not names & {"analysis.db", "step_trace_time.csv"}:
         named = (output / name for name in names for kind in kinds.KINDS.values() if kind.database.fullmatch(name))
         database = next(filter(Path.is_file, named), None)
         tables = set() if database is None else _filled_tables(database)

@@ -8,7 +8,7 @@ import sys
 from collections import Counter
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, Callable, Iterator, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Callable, Iterator, NamedTuple, TypeVar
 
 import typer
 
@@ -22,10 +22,14 @@ from ..reading.report.units import write_duration, write_size
 from ..store import layout
 from . import _opening, _show
 
+if TYPE_CHECKING:
+    from rich.progress import Progress
+
 Item = TypeVar("Item")
 _A_SECOND = 4  # bars are drawn so often: terminals may be far away
 _NAME_LIMIT = 60
 NOT_PARSED = "not parsed"
+_ENDED = (records.PARSED, records.FAILED)
 _STYLES = {records.PARSED: "green", records.FAILED: "bold red", profiles.RECORDING: "yellow", NOT_PARSED: "yellow"}
 
 
@@ -44,7 +48,7 @@ class Row(NamedTuple):
     profile: Profile
     record: ParseRecord | None
     state: str
-    now: bool
+    now: bool = False
 
 
 class Done(NamedTuple):
@@ -111,15 +115,13 @@ def choose_profiles(
 def _make_row(run: Path, profile: Profile) -> Row:
     parse = records.read_record(profile.record_file)
     if profile.state != profiles.READY:
-        return Row(profile, parse, profile.state, False)
-    if parse is None:
-        parse = records.of_somebody_else(kinds.KINDS[profile.kind], run / profile.path)
-    has_ended = parse is not None and parse.state in (records.PARSED, records.FAILED)
-    return Row(profile, parse, parse.state if parse and has_ended else NOT_PARSED, False)
+        return Row(profile, parse, profile.state)
+    parse = parse or records.of_somebody_else(kinds.KINDS[profile.kind], run / profile.path)
+    return Row(profile, parse, parse.state if parse and parse.state in _ENDED else NOT_PARSED)
 
 
 def _to_do(rows: dict[str, Row], wanted: Wanted) -> list[Profile]:
-    again = {None: (), "failed": (records.FAILED,), "all": (records.FAILED, records.PARSED)}[wanted.again]
+    again = {None: (), "failed": (records.FAILED,), "all": _ENDED}[wanted.again]
     return [row.profile for row in rows.values() if row.state in (NOT_PARSED, *again)]
 
 
@@ -134,11 +136,13 @@ def _parse_all(
             # Every signal that asks the command to end becomes an interrupt, so that it tidies up.
             for number in (signal.SIGTERM, signal.SIGHUP):
                 stack.callback(signal.signal, number, signal.signal(number, signal.default_int_handler))
-            shown = stack.enter_context(Shown(quiet))
-            ready = _find_parsable(run, todo, plan, msprof, done, shown)
-            shown.say(description="profiles", total=len(ready), count=f"0/{len(ready)}")
+            bars = _make_bars(quiet)
+            if not bars.disable:  # else rich ends a line that it has not begun
+                stack.enter_context(bars)
+            ready = _find_parsable(run, todo, plan, msprof, done, bars)
+            bars.update(bars.task_ids[0], description="profiles", total=len(ready), count=f"0/{len(ready)}")
             for profile, parse in work.parse_profiles(run, ready, plan, descriptor):
-                shown.tell(profile, parse)
+                _move_bars(bars, profile, parse)
                 state = NOT_PARSED if parse.state == records.PARSING else parse.state
                 rows[profile.path] = Row(profile, parse, state, True)
     except KeyboardInterrupt:
@@ -147,7 +151,7 @@ def _parse_all(
 
 
 def _find_parsable(
-    run: Path, todo: list[Profile], plan: work.ParsePlan, msprof: tools.Msprof, done: Done, shown: Shown
+    run: Path, todo: list[Profile], plan: work.ParsePlan, msprof: tools.Msprof, done: Done, bars: Progress
 ) -> list[Profile]:
     """The profiles for which all is there; `done` gets what is missing for the others, and versions of what parses."""
     blind = [profile for profile in todo if not msprof.path and kinds.has_device_data(run / profile.path)]
@@ -156,7 +160,7 @@ def _find_parsable(
     loadable = []
     counts = Counter(profile.kind for profile in todo if profile not in blind)
     for kind in filter(counts.get, kinds.KINDS):
-        shown.say(description=f"loading {kind}")
+        bars.update(bars.task_ids[0], description=f"loading {kind}")
         versions, problem = work.load_parser(kind, plan)
         done.versions.update(versions)
         if not problem:
@@ -174,47 +178,32 @@ def _so_many(count: int) -> str:
     return f"{count} profile{' is' if count == 1 else 's are'}"
 
 
-class Shown:
-    """The bars, on standard error of a terminal: one for all profiles, one for each that is being parsed."""
+def _make_bars(quiet: bool) -> Progress:
+    """On standard error of a terminal: the first is of all profiles; then one for each that is being parsed."""
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-    def __init__(self, quiet: bool) -> None:
-        from rich.console import Console
-        from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+    console = Console(stderr=True)
+    label, count = TextColumn("{task.description}", markup=False), TextColumn("{task.fields[count]}")
+    columns, is_off = (label, BarColumn(20), count, TimeElapsedColumn()), quiet or not console.is_terminal
+    bars = Progress(*columns, console=console, transient=True, refresh_per_second=_A_SECOND, disable=is_off)
+    bars.add_task("profiles", total=None, count="")
+    return bars
 
-        console = Console(stderr=True)
-        label, count = TextColumn("{task.description}", markup=False), TextColumn("{task.fields[count]}")
-        columns, is_off = (label, BarColumn(20), count, TimeElapsedColumn()), quiet or not console.is_terminal
-        self._progress = Progress(
-            *columns, console=console, transient=True, refresh_per_second=_A_SECOND, disable=is_off
-        )
-        self._all = self._progress.add_task("profiles", total=None, count="")
-        self._each: dict[str, Any] = {}
 
-    def __enter__(self) -> Shown:
-        self._progress.start()
-        return self
-
-    def say(self, **fields: Any) -> None:
-        """Change what the bar of all profiles says."""
-        self._progress.update(self._all, **fields)
-
-    def tell(self, profile: Profile, parse: ParseRecord) -> None:
-        """A profile began or ended."""
-        if parse.state == records.PARSING:
-            rank = "" if profile.rank is None else f" rank {profile.rank}"
-            step = "" if profile.step is None else f" step {profile.step}"
-            name = "  " + for_terminal(f"{profile.stage}{step}{rank}", _NAME_LIMIT)
-            self._each[profile.path] = self._progress.add_task(name, total=None, count="")
-            return
-        if profile.path in self._each:
-            self._progress.remove_task(self._each.pop(profile.path))
-        self._progress.advance(self._all)
-        every = self._progress.tasks[0]
-        self.say(count=f"{every.completed:.0f}/{every.total or 0:.0f}")
-
-    def __exit__(self, *error: object) -> None:
-        if not self._progress.disable:  # else rich ends a line that it has not begun
-            self._progress.stop()
+def _move_bars(bars: Progress, profile: Profile, parse: ParseRecord) -> None:
+    """A profile began or ended."""
+    every = bars.tasks[0]
+    if parse.state == records.PARSING:
+        rank = "" if profile.rank is None else f" rank {profile.rank}"
+        step = "" if profile.step is None else f" step {profile.step}"
+        name = "  " + for_terminal(f"{profile.stage}{step}{rank}", _NAME_LIMIT)
+        bars.add_task(name, total=None, count="", path=profile.path)
+        return
+    for own in [task.id for task in bars.tasks if task.fields.get("path") == profile.path]:
+        bars.remove_task(own)
+    bars.advance(every.id)
+    bars.update(every.id, count=f"{every.completed:.0f}/{every.total or 0:.0f}")
 
 
 def show_parsed(run: Path, done: Done) -> None:
@@ -228,9 +217,9 @@ def show_parsed(run: Path, done: Done) -> None:
     for row in done.rows.values():
         rank, step = ("–" if number is None else str(number) for number in (row.profile.rank, row.profile.step))
         state, parse = Text(row.state, _STYLES.get(row.state, "dim")), row.record
-        has_ended = parse is not None and parse.state in (records.PARSED, records.FAILED)
-        took = write_duration(parse.seconds * 1e9) if parse and has_ended and parse.seconds else ""
-        output = write_size(sum(file.bytes for file in parse.outputs)) if parse and has_ended and parse.outputs else ""
+        ended = parse if parse and parse.state in _ENDED else None
+        took = write_duration(ended.seconds * 1e9) if ended and ended.seconds else ""
+        output = write_size(sum(file.bytes for file in ended.outputs)) if ended and ended.outputs else ""
         inner = row.profile.path.partition("/")[2]
         folder = os.path.dirname(inner) if kinds.kind_of(row.profile.path) else inner  # of the session, with all else
         table.add_row(rank, for_rich(row.profile.stage, 40), step, state, took, output, for_rich(folder))
@@ -281,5 +270,5 @@ def as_json(run: Path, done: Done) -> dict[str, Any]:
     return {
         "run": str(run), "profiles": rows, "missing": done.missing,
         "interrupted": done.interrupted, "tools": {"msprof": done.msprof, **done.versions},
-        "open": _opening.describe_opening(run, "", _list_requests(done)),
+        "open": list(_opening.describe_opening(run, "", _list_requests(done))),
     }  # fmt: skip

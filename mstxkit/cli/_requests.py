@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from ..store.session_file import RecordedSession
 
 ROWS_AT_MOST = 16
-_ID_SHOWN = 8
+ID_SHOWN = 8
 _UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 _STYLES = {
     "done": "green", "running": "bold cyan", "draining": "bold cyan", "armed": "cyan", "failed": "bold red",
@@ -122,7 +122,7 @@ def tabulate_requests(progresses: Sequence[Progress]) -> Table:
         request = progress.asked.request
         reasons = [f"rank {report.rank}: {report.reason}" for report in progress.reports if report.reason]
         why = "; ".join(filter(None, (request.reason, *reasons[:1])))
-        made.add_row(request.id[:_ID_SHOWN], str(progress), for_rich(write_request(request)), for_rich(why))
+        made.add_row(request.id[:ID_SHOWN], str(progress), for_rich(write_request(request)), for_rich(why))
     return made
 
 

@@ -9,6 +9,8 @@ import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Callable, Iterator, Mapping, NoReturn
 
+import typer
+
 from ..reading.report.escape import for_terminal
 
 if TYPE_CHECKING:
@@ -47,8 +49,6 @@ def make_table(*columns: str, **options: Any) -> PlainTable:
 
 def stop_command(message: str, status: int) -> NoReturn:
     """End the command with this message, each of its lines as ours."""
-    import typer
-
     for line in message.splitlines():
         say_line(line)
     raise typer.Exit(status)
@@ -56,8 +56,6 @@ def stop_command(message: str, status: int) -> NoReturn:
 
 def say_line(text: str) -> None:
     """A line of ours on standard error, at once."""
-    import typer
-
     typer.echo(f"mstxkit: {for_terminal(text)}", err=True)
 
 

@@ -30,6 +30,8 @@ _BAR_LEAST, _BAR_MOST = 6, 60
 _BESIDE_COLUMNS = 2 + 1 + 1 + 2 * _NUMBER_COLUMNS + 1 + _WHO_COLUMNS
 _SMALL = 20
 _RANKS_AT_MOST, _STALE_S, _WIDEST = 16, 15.0, 32
+# Of a bar, by whether all is ASCII: up to the median, and from there to the longest. They differ without colours.
+_MARKS = {True: ("#", "-"), False: ("█", "░")}
 _IN_ASCII = {ord("…"): "~", ord("µ"): "u", ord("·"): "-"}
 _NS = 1e9
 _SCALES = ((1e9, "G"), (1e6, "M"), (1e3, "k"))
@@ -136,9 +138,8 @@ def account_of(live_state: LiveState, folder: str) -> Account:
 
 def _wrap_text(text: str, paper: Paper) -> list[str]:
     """On two lines at most, indented."""
-    wide = max(12, paper.columns)
-    wrapper = textwrap.TextWrapper(wide, "  ", "  ", break_on_hyphens=False, max_lines=2, placeholder=" ...")
-    return wrapper.wrap(text)
+    how: Any = {"break_on_hyphens": False, "max_lines": 2, "placeholder": " ..."}
+    return textwrap.wrap(text, max(12, paper.columns), initial_indent="  ", subsequent_indent="  ", **how)
 
 
 def _of_roles(live_state: LiveState, paper: Paper, rows: int) -> Iterator[Text]:
@@ -167,7 +168,7 @@ def _of_role(role: RoleFigures, paper: Paper, rows: int, blamed: set[int | None]
     bar = max(_BAR_LEAST, min(_BAR_MOST, paper.columns - taken))
     numbers = f"{'median':>{_NUMBER_COLUMNS}}{'longest':>{_NUMBER_COLUMNS + 1}}  slowest"
     yield _line_of(head, "bold")
-    full, rest = _draw_marks(paper)
+    full, rest = _MARKS[paper.is_ascii]
     legend = f"  {_fit_text(f'{full} median  {rest} to the longest', _name_columns(paper) + 1 + bar)} "
     yield _line_of(legend + numbers, "dim")
     scale_s = max((stage.max_s for stage in kept), default=0.0)
@@ -193,7 +194,7 @@ def _of_stage(
     stage: StageFigures, paper: Paper, bar: int, scale_s: float, blamed: set[int | None], has_work: bool
 ) -> Text:
     line = _line_of(f"  {_fit_text(escape_name(stage.stage), _name_columns(paper))} ")
-    full, rest = _draw_marks(paper)
+    full, rest = _MARKS[paper.is_ascii]
     until = _count_columns(stage.max_s, scale_s, bar)
     solid = min(until, _count_columns(stage.median_s, scale_s, bar))
     line.append(full * solid, "cyan").append(rest * (until - solid), "yellow").append(" " * (bar - until + 1))
@@ -206,11 +207,6 @@ def _of_stage(
         scale, unit = next((of for of in _SCALES if stage.tokens_per_s >= of[0]), (1.0, ""))
         line.append(f"{stage.tokens_per_s / scale:.3g}{unit} tok/s{mfu}")
     return line
-
-
-def _draw_marks(paper: Paper) -> tuple[str, str]:
-    """Of a bar: up to the median, and from there to the longest. They differ without colours."""
-    return ("#", "-") if paper.is_ascii else ("█", "░")
 
 
 def _count_columns(value: float, scale: float, columns: int) -> int:

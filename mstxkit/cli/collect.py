@@ -17,7 +17,7 @@ from ..reading.report.units import write_size
 from ..store import sealed_place
 from ..store.care_record import SealedCare
 from ..store.sealed_care import Moved, take_care
-from . import FOUND_WRONG, _run_folder, _show
+from . import FOUND_WRONG, _show, find_run
 
 if TYPE_CHECKING:
     from ..reading.dataset.compacting import Compacted
@@ -53,7 +53,7 @@ def collect(
         raise typer.BadParameter("--remove, --host and --ray say how to: add --compact", param_hint="--compact")
     if ray and hosts:
         raise typer.BadParameter("with --ray each host turns its own files", param_hint="--host")
-    folder, run_id = _run_folder.find_run(run)
+    folder, run_id = find_run(run)
     from ..recorder import adopt  # it loads the engine
 
     left: list[str] = []

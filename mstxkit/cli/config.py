@@ -22,9 +22,8 @@ if TYPE_CHECKING:
 
 _FEW_EXTRAS = 8
 _FILE_HELP = "YAML, JSON, shell or Python file (read, never run), a folder with a profiler_config.json, or env."
-_FROM_HELP = "Whose configuration it is, where the file holds several."
 _FILE = typer.Argument(..., metavar="FILE", help=_FILE_HELP)
-_FROM = typer.Option(None, "--from", metavar="FLAVOUR", help=_FROM_HELP)
+_FROM = typer.Option(None, "--from", metavar="FLAVOUR", help="Whose configuration it is, where the file holds several.")
 _BRANCH_HELP = "Which branch of a script, or which call in a Python file, is meant: a line in it, or not:LINE."
 _BRANCH = typer.Option([], "--branch", metavar="LINE", help=_BRANCH_HELP)
 _VERL_HELP = "Which verl is meant (0.5.0) where that matters; else the one installed, or the newest."
@@ -44,8 +43,8 @@ def show(
     """
     from ..config.adapters import flatten_config
 
-    with _meaning_verl(verl_version):
-        understood = _read_config(file, flavour, branch)
+    with _reading(file, flavour, branch, verl_version) as understood:
+        fields = flatten_config(understood.read.config)
     if json:
         _show.as_json({"source": understood.source.name, **_as_document(understood)})
         return
@@ -55,7 +54,7 @@ def show(
     table.add_column("field", no_wrap=True)
     table.add_column("value", overflow="fold", max_width=60)
     table.add_column("given", overflow="fold")
-    for field, value in flatten_config(understood.read.config).items():
+    for field, value in fields.items():
         place = understood.read.places.get(field) or understood.read.places.get(field.partition(".")[0])
         if field == "extras":
             value = {name: kept if len(kept) <= _FEW_EXTRAS else f"{len(kept)} keys" for name, kept in value.items()}
@@ -81,8 +80,7 @@ def convert(
 
     if to not in adapters.by_flavour():
         _show.stop_command(f"--to {to}: choose one of {', '.join(adapters.by_flavour())}", WRONG_USE)
-    with _meaning_verl(verl_version):
-        understood = _read_config(file, flavour, branch)
+    with _reading(file, flavour, branch, verl_version) as understood:
         if to == verl.FLAVOUR and not _verl_roles.at_least(0, 6):  # the form that the verl which is meant takes
             to = verl_0_5.FLAVOUR
         written = configuring.write_flavour(understood.read.config, to)
@@ -101,24 +99,21 @@ COMMANDS = (show, convert)
 
 
 @contextlib.contextmanager
-def _meaning_verl(version: str | None) -> Iterator[None]:
+def _reading(file: str, flavour: str | None, branches: list[str], verl_version: str | None) -> Iterator[Understood]:
+    """What a file means, read and in the body written as that version of verl does."""
+    from ..config import configuring, sources
     from ..config.adapters import _verl_roles
 
     try:
-        with _verl_roles.meant_version(version):
-            yield
+        with _verl_roles.meant_version(verl_version):
+            try:
+                source = sources.read_source(os.environ if file == "env" else file, branches)
+                understood = configuring.understand_source(source, flavour)
+            except ConfigError as exc:
+                _show.stop_command(str(exc), FOUND_WRONG if exc.problems else WRONG_USE)
+            yield understood
     except ConfigError as exc:
         _show.stop_command(f"--verl-version: {exc}", WRONG_USE)
-
-
-def _read_config(file: str, flavour: str | None, branches: list[str]) -> Understood:
-    from ..config import configuring, sources
-
-    try:
-        source = sources.read_source(os.environ if file == "env" else file, branches)
-        return configuring.understand_source(source, flavour)
-    except ConfigError as exc:
-        _show.stop_command(str(exc), FOUND_WRONG if exc.problems else WRONG_USE)
 
 
 def _as_document(understood: Understood) -> dict[str, Any]:

@@ -82,7 +82,8 @@ def demo(
     for line in () if json else _tell_further(outcome, report, page):
         typer.echo(line)
     has_no_incident = hang_rank is not None and outcome.incident is None
-    if has_no_incident or (outcome.escalated is not None and outcome.escalated.has_failed):
+    profiles = outcome.escalated.profiles if outcome.escalated else ()
+    if has_no_incident or any(profile["state"] != "done" for profile in profiles):
         raise typer.Exit(FOUND_WRONG)
 
 
@@ -93,11 +94,11 @@ def _tell_further(outcome: DemoOutcome, report: dict[str, Any], page: Path) -> I
         yield f"No profile was asked for: {escalated.reason}."
     elif escalated is not None and escalated.verdict is not None:
         yield f"While it trained, the verdict asked for a profile by itself, request {escalated.verdict.request}:"
-        for profiled in escalated.profiles:
-            whose = "" if profiled.rank == escalated.verdict.rank else ", a healthy peer"
-            is_done = profiled.state == "done"
-            what = f"taken in step {profiled.step}" if is_done else f"{profiled.state}: {profiled.reason}"
-            yield f"  rank {profiled.rank}{whose}: {what}"
+        for profile in escalated.profiles:
+            whose = "" if profile["rank"] == escalated.verdict.rank else ", a healthy peer"
+            is_done = profile["state"] == "done"
+            what = f"taken in step {profile['step']}" if is_done else f"{profile['state']}: {profile['reason']}"
+            yield f"  rank {profile['rank']}{whose}: {what}"
     yield f"The page: {page}\n\nTry next:"
     # How this command is called from here: by its path, where the shell would find another one, or none.
     own, on_path = os.path.join(os.path.dirname(sys.executable), "mstxkit"), shutil.which("mstxkit")
@@ -112,14 +113,15 @@ def _tell_further(outcome: DemoOutcome, report: dict[str, Any], page: Path) -> I
 
 
 def _list_facts(outcome: DemoOutcome) -> dict[str, Any]:
-    plan, learning = outcome.plan, outcome.learning
+    plan, learning, escalated = outcome.plan, outcome.learning, outcome.escalated
+    verdict = escalated and escalated.verdict and escalated.verdict._asdict()
     return {
         "run": str(plan.run), "ranks": plan.ranks, "seed": plan.seed, "slow_rank": plan.slow_rank,
         "hidden": plan.hidden, "killed_rank": plan.kill_rank, "hung_rank": plan.hang_rank,
         "incident": outcome.incident and str(plan.run / outcome.incident.page), "exit_codes": list(outcome.exit_codes),
         "seconds": outcome.seconds,
         "steps": learning.steps, "first_reward": learning.first_reward, "final_reward": learning.final_reward,
-        "reward_ratio": learning.ratio, "escalated": outcome.escalated and outcome.escalated.as_json(),
+        "reward_ratio": learning.ratio, "escalated": escalated and {**escalated._asdict(), "verdict": verdict},
     }  # fmt: skip
 
 

@@ -86,8 +86,7 @@ def show_patches(frameworks: list[str], import_them: bool, json: bool) -> None:
 
 
 def _draw_summary(supported: list[Support], is_imported: bool) -> Any:
-    table = _show.make_table("framework", "version", *(STATES if is_imported else ("core", "extra")))
-    table.add_column("", overflow="fold")
+    table = _show.make_table("framework", "version", *(STATES if is_imported else ("core", "extra")), "")
     for support in supported:
         states = [target.state for target in support.targets]
         tiers = [

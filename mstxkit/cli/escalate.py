@@ -17,7 +17,7 @@ from ..reading.report.units import share_over, write_duration, write_size
 from ..store import fate, groups, whereabouts
 from ..store.options import REQUEST, list_settable
 from ..store.session_file import read_sessions
-from . import FOUND_WRONG, _opening, _parsing, _requests, _run_folder, _show
+from . import FOUND_WRONG, _opening, _parsing, _requests, _show, find_run
 
 if TYPE_CHECKING:
     from ..escalation.explaining import Explanation
@@ -75,7 +75,7 @@ def escalate(
 
     Example: mstxkit escalate runs/exp7 --stage actor_update --ranks 0,3 --wait
     """
-    _run_folder.find_run(run)
+    find_run(run)
     if cancel is not None:
         if stage or ranks:
             raise typer.BadParameter("it takes a request back; --stage and --ranks ask for one", param_hint="--cancel")

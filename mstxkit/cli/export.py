@@ -20,11 +20,7 @@ if TYPE_CHECKING:
 
 _INTO_HELP = "Of ascend-db: add one rank's ranges to a copy of this profile of torch_npu."
 _EXCEL_HELP = "Of csv: times in µs, and texts for numbers that Excel rounds."
-STEPS_HELP = "Steps A to B, both included; also A, A: and :B."
-RANKS_HELP = "These ranks only."
-STAGES_HELP = "These stages only; * stands for anything."
-SINCE_HELP = "What goes on then or later: a time (2026-11-24T18:30; 18:30), or the last 30m, 2h, 45s of the run."
-UNTIL_HELP = "What began before then; forms as of --since."
+_SINCE_HELP = "What goes on then or later: a time (2026-11-24T18:30; 18:30), or the last 30m, 2h, 45s of the run."
 _SPAN = re.compile(r"(\d{1,6})\s*(s|m|h|d)", re.ASCII)
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 
@@ -35,11 +31,11 @@ def export(
     output: Optional[Path] = typer.Option(
         None, "-o", "--output", help="The file or folder to write.  [default: the run's name with the format's suffix]"
     ),
-    steps: Optional[str] = typer.Option(None, metavar="A:B", help=STEPS_HELP),
-    ranks: Optional[str] = typer.Option(None, metavar="0,3-5", help=RANKS_HELP),
-    stages: Optional[str] = typer.Option(None, metavar="NAME,…", help=STAGES_HELP),
-    since: Optional[str] = typer.Option(None, metavar="TIME", help=SINCE_HELP),
-    until: Optional[str] = typer.Option(None, metavar="TIME", help=UNTIL_HELP),
+    steps: Optional[str] = typer.Option(None, metavar="A:B", help="Steps A to B, both included; also A, A: and :B."),
+    ranks: Optional[str] = typer.Option(None, metavar="0,3-5", help="These ranks only."),
+    stages: Optional[str] = typer.Option(None, metavar="NAME,…", help="These stages only; * stands for anything."),
+    since: Optional[str] = typer.Option(None, metavar="TIME", help=_SINCE_HELP),
+    until: Optional[str] = typer.Option(None, metavar="TIME", help="What began before then; forms as of --since."),
     layout: Optional[str] = typer.Option(None, help="Of ascend-db: msmonitor (default) or torch-npu.", hidden=True),
     into: Optional[Path] = typer.Option(None, metavar="PROFILE", help=_INTO_HELP, hidden=True),
     excel: bool = typer.Option(False, "--excel", help=_EXCEL_HELP, hidden=True),
@@ -60,14 +56,15 @@ def export(
     options = {name: value for name, value in of_format.items() if value is not None}
     if foreign := [name for name in options if name not in exporter.options]:
         raise typer.BadParameter(f"the format {to} has no such option", param_hint=f"--{foreign[0]}")
-    typed = {"steps": steps, "ranks": ranks, "stages": stages, "since": since, "until": until}
-    opened = open_part(run, **typed)
+    of_part = {"steps": steps, "ranks": ranks, "stages": stages, "since": since, "until": until}
+    typed = {name: text for name, text in of_part.items() if text is not None}
+    opened = _open_part(run, typed)
     target = output or Path(f"{run.resolve().name}{exporter.suffix}")
     with _output.write_whole(target, exporter.form == FOLDER) as draft:
         with _show.show_progress("Exporting", opened.files.rows_at_most() * exporter.readings) as advance:
             opened.files.on_rows = advance
             count = exporter.write_to(opened, draft, **options)
-        check_found(count, opened, **typed)
+        _check_found(count, opened, typed)
     typer.echo(f"{for_terminal(str(target))}: {write_count(count, 'event')}")
     if opened.damage:
         typer.echo(f"not all of the run could be read: mstxkit report {for_terminal(str(run))} says what is missing")
@@ -75,19 +72,16 @@ def export(
         typer.echo(for_terminal(line))
 
 
-def open_part(
-    run: Path, steps: str | None, ranks: str | None, stages: str | None, since: str | None, until: str | None
-) -> Run:
+def _open_part(run: Path, typed: dict[str, str]) -> Run:
     """The run, of which a table has what the options name; all of it without options. Raises: ReadError where one is in
     no form that it may have, or nothing of the run answers to it.
     """
     from ..reading.run import open_run
 
     whole = open_run(run)
-    wanted = choice.read_choice(steps, ranks, stages)
-    if wanted == choice.EVERYTHING and since is None and until is None:
+    if not typed:
         return whole
-    processes = whole.processes()
+    wanted, processes = choice.read_choice(*map(typed.get, ("steps", "ranks", "stages"))), whole.processes()
     reach = whole.files.reach() if wanted.steps or wanted.stages else None
     choice.check_choice(wanted, processes["rank"], reach and reach.first_step, reach and reach.last_step)
     there, last_ns = processes["rank"].drop_nulls().unique(), processes["last_seen_ns"].max()
@@ -100,15 +94,14 @@ def open_part(
         steps=within,
         ranks=None if wanted.ranks is None else [r for r in there if any(s.first <= r <= s.last for s in wanted.ranks)],
         stages=choice.names_of("stage", wanted.stages, reach.stages) if wanted.stages is not None and reach else None,
-        since=None if since is None else _read_moment("--since", since, last_ns),
-        until=None if until is None else _read_moment("--until", until, last_ns),
+        **{name: _read_moment(f"--{name}", typed[name], last_ns) for name in ("since", "until") if name in typed},
     )
 
 
-def check_found(count: int, run: Run, **typed: str | None) -> None:
+def _check_found(count: int, run: Run, typed: dict[str, str]) -> None:
     """Raises ReadError where options were given and left nothing: each has its place in the run, all of them none."""
-    options = [f"--{name} {text}" for name, text in typed.items() if text is not None]
-    if options and not count:
+    if typed and not count:
+        options = (f"--{name} {text}" for name, text in typed.items())
         processes = run.processes()
         first, last = _as_text(processes["start_ns"].min()), _as_text(processes["last_seen_ns"].max())
         unread = "; not all of it could be read (mstxkit report)" if run.damage else ""

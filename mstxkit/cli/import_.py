@@ -10,7 +10,7 @@ import typer
 from ..errors import MstxkitError
 from ..reading.report.escape import for_rich, for_terminal
 from ..reading.report.units import write_duration
-from . import FOUND_WRONG, _run_folder, _show
+from . import FOUND_WRONG, _show, find_run
 
 _PATHS_HELP = "Files, or folders with them. [default: the run's own profiles]"
 _RANK_HELP = "Whose they are, where neither a file nor its name says so."
@@ -35,7 +35,7 @@ def import_(
     from ..reading.run import Damage, open_run
     from ..reading.tables import device
 
-    _run_folder.find_run(run)  # without an id nothing can be kept in it
+    find_run(run)  # without an id nothing can be kept in it
     opened = open_run(run)
     damage: list[Damage] = []
     if paths:

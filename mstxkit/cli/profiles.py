@@ -16,7 +16,7 @@ from ..store import local_place, retention
 from ..store.fetching import Fetched, fetch_all
 from ..store.retention import Removed
 from ..store.session_file import read_sessions
-from . import FOUND_WRONG, _parsing, _requests, _run_folder, _show
+from . import FOUND_WRONG, _parsing, _requests, _show, find_run
 
 _ANALYSE_HELP = "Parse raw NPU profiles, in processes of their own. Again it goes on: what is parsed is left as it is."
 _FETCH_HELP = "Move what is on this host's own disk into the run; run it again to go on."
@@ -28,7 +28,6 @@ _JOBS_HELP = "With --analyse: profiles at a time.  [default: half the processors
 _LIMIT_HELP = "With --analyse: seconds for one profile.  [default: as long as it takes]"
 _AGAIN_HELP = "With --analyse: once more what failed, or all."
 _UNFINISHED_HELP = "With --analyse: also what another host may still be recording."
-_ID_SHOWN = 8
 
 
 class Export(str, Enum):
@@ -68,7 +67,7 @@ def profiles(
 
     Example: mstxkit profiles runs/exp7 --analyse --stage actor_update
     """
-    run, run_id = _run_folder.find_run(run)
+    run, run_id = find_run(run)
     fetched: list[Fetched] = []
     if fetch:  # from every place on this host that a session of the run names
         named = (
@@ -106,7 +105,7 @@ def _print_rows(rows: list[dict[str, Any]]) -> None:
     made = _show.make_table("request", "stage", "step", "rank", "state", "data", "size", "folder")
     for row in rows:
         step, rank = ("–" if row[key] is None else str(row[key]) for key in ("step", "rank"))
-        names = (for_rich(row["request"][:_ID_SHOWN] or "light"), for_rich(row["stage"], 40), step, rank)
+        names = (for_rich(row["request"][: _requests.ID_SHOWN] or "light"), for_rich(row["stage"], 40), step, rank)
         host = f"on {row['host']}"
         where = {table.RUN: "in the run", table.HOST: host, table.REMOVED: "removed", table.NONE: "none"}[row["place"]]
         raw_size = "" if row["bytes"] is None else write_size(row["bytes"])

@@ -95,8 +95,8 @@ def serve_page(
     with tempfile.TemporaryDirectory(prefix="mstxkit-page-") as folder:
         try:
             showing = partial(_show.show_progress, "Writing the trace")
-            served = server.prepare_files(opened, page, pages.write_title(document), Path(folder), showing)
-            with server.PageServer(served, port) as serving:
+            title = pages.write_title(document)
+            with server.PageServer(opened, page, title, Path(folder), showing, port) as serving:
                 typer.echo(f"{document['headline']['verdict']}\n{serving.url}\nCtrl-C ends it.")
                 if has_browser:  # where there is none the address is printed anyway
                     # Every user of this host sees what a program was started with: a file of this user's leads there.

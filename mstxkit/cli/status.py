@@ -7,7 +7,7 @@ from __future__ import annotations
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Optional
+from typing import TYPE_CHECKING, Any, Iterator, NamedTuple, Optional
 
 import typer
 
@@ -25,7 +25,7 @@ from ..store import fate, incidents, whereabouts
 from ..store.documents import Unusable
 from ..store.session_file import read_sessions
 from ..store.values import whole_number
-from . import FOUND_WRONG, _checks, _ranks, _requests, _run_folder, _show
+from . import FOUND_WRONG, _checks, _ranks, _requests, _show, find_run
 
 if TYPE_CHECKING:
     from ..reading.run import Run
@@ -129,55 +129,52 @@ def _print_status(processes: _Rows, patches: _Rows, damage: _Rows, escalation: _
     console = _show.open_console()
     called = {(row["host"], row["pid"]): row["label"] for row in processes if row["rank"] is None}
     console.print(_ranks.tabulate_processes(processes) if processes else "No process has written to this run yet.")
-    patched = map(for_rich, gaps.patch_lines(patches))
-    on_twin: list[Any] = []
     if slow := [process for process in processes if process["native"] is False]:
         hosts = sorted({process["host"] for process in slow})
         where = f"{hosts[0]} and {len(hosts) - 1} more hosts" if len(hosts) > 1 else hosts[0]
         who = f"{len(slow)} of {len(processes)} processes ran on the Python twin ({where})"
         cost = "where a range costs a hundred times as much"
-        on_twin = ["", for_rich(f"{who}, {cost}: `mstxkit doctor` says there why, and how to get the C engine")]
-    for part in [*on_twin, *patched, *_list_parts(escalation, called), *damage_lines(damage)]:
+        console.print()
+        console.print(for_rich(f"{who}, {cost}: `mstxkit doctor` says there why, and how to get the C engine"))
+    patched = map(for_rich, gaps.patch_lines(patches))
+    for part in [*patched, *_list_parts(escalation, called), *damage_lines(damage)]:
         console.print(part)
     if processes:
         console.print("\nOnly heads and checksums were looked at; `mstxkit report` reads every record.")
 
 
-def _list_parts(escalation: _Escalation, called: dict[tuple[str, int], str]) -> list[Any]:
+def _list_parts(escalation: _Escalation, called: dict[tuple[str, int], str]) -> Iterator[Any]:
     """Tables of what there is, a blank line before each."""
     still_open = [progress for progress in escalation.requests if not progress.has_ended]
     ended = [progress for progress in escalation.requests if progress.has_ended]
-    parts: list[Any] = []
     standpoints = _ranks.find_standpoints(escalation.listeners, escalation.seen, called)
     if standpoints:
-        parts += ["", _ranks.tabulate_ranks(standpoints)]
+        yield from ("", _ranks.tabulate_ranks(standpoints))
     if escalation.behind:
-        parts += ["", for_rich(escalation.behind, style="bold yellow")]
+        yield from ("", for_rich(escalation.behind, style="bold yellow"))
     if any(not standpoint.where.age.is_exact for standpoint in standpoints):
-        parts.append("~ by the clocks of two hosts, which may differ")
+        yield "~ by the clocks of two hosts, which may differ"
     if escalation.requests:
-        parts += ["", _requests.tabulate_requests([*still_open[:_OPEN_SHOWN], *ended[-_ENDED_SHOWN:]])]
+        yield from ("", _requests.tabulate_requests([*still_open[:_OPEN_SHOWN], *ended[-_ENDED_SHOWN:]]))
     if len(still_open) > _OPEN_SHOWN:
-        parts.append(f"… and {len(still_open) - _OPEN_SHOWN} more that are open (--json)")
+        yield f"… and {len(still_open) - _OPEN_SHOWN} more that are open (--json)"
     if len(ended) > _ENDED_SHOWN:
-        parts.append(f"… and {len(ended) - _ENDED_SHOWN} that ended before (--json)")
+        yield f"… and {len(ended) - _ENDED_SHOWN} that ended before (--json)"
     if escalation.profiles:
         latest = sorted(escalation.profiles, key=lambda session: whole_number(session.document.get("start_ns")))
-        latest = latest[-_PROFILES_SHOWN:]
-        parts += ["", _requests.tabulate_profiles(latest)]
+        yield from ("", _requests.tabulate_profiles(latest[-_PROFILES_SHOWN:]))
     if len(escalation.profiles) > _PROFILES_SHOWN:
         together = write_size(sum(whole_number(session.document.get("bytes")) for session in escalation.profiles))
-        parts.append(f"… the latest of {len(escalation.profiles)} (--json), {together} together")
+        yield f"… the latest of {len(escalation.profiles)} (--json), {together} together"
     if escalation.problem is not None:
-        parts += ["", for_rich(f"what the control folder holds cannot be shown: {escalation.problem}")]
-    return parts
+        yield from ("", for_rich(f"what the control folder holds cannot be shown: {escalation.problem}"))
 
 
 def _ask_incident(run: Path, json: bool) -> None:
     """Ask for one, wait, and show where it is. Raises: MstxkitError for no run, a read-only one, or no answer."""
     if sys.stderr.isatty():
         typer.echo(f"mstxkit: asked; the answer takes {_WITHIN_S:.0f} s at most", err=True)
-    place, run_id = _run_folder.find_run(run)
+    place, run_id = find_run(run)
     before = {incident.incident for incident in incidents.read_incidents(place, run_id)}
     try:
         folder.ask_hosts(place)

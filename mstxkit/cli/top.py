@@ -11,7 +11,6 @@ import termios
 import time
 import tty
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Callable, Iterator, Optional
 
@@ -24,7 +23,7 @@ from ..reading.report.escape import for_rich, for_terminal
 from ..reading.report.lost_time import of_verdict
 from ..store import run_file
 from ..store.verdicts import Verdict
-from . import FOUND_WRONG, WRONG_USE, _run_folder, _show
+from . import FOUND_WRONG, WRONG_USE, _show, find_run
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -60,7 +59,7 @@ def top(
     """
     if metrics and not follow:
         raise typer.BadParameter("figures go out while the job is judged: add --follow", param_hint="--metrics")
-    folder, run_id = _run_folder.find_run(run)
+    folder, run_id = find_run(run)
     if set:
         _change_settings(folder, run_id, set, json)
     elif follow:
@@ -86,31 +85,25 @@ def _picture_of(run: Path, folder: Path, run_id: str) -> None:
             seen = seen._replace(by=Judges.OVER, age_s=time.time() - (last_ns or 0) / 1e9)
         return seen
 
+    first = look()
     if not console.is_terminal or console.is_dumb_terminal:
-        live_state = look()
-        console.print(_draw_picture(console, live_state, run, _ROWS_ONCE))
-        raise typer.Exit(FOUND_WRONG if _find_headline(live_state, folder)["headline"]["blames"] else 0)
-
-    last = _draw_live(look, console, run, folder, run_id)
-    if last is None and run_file.id_of(folder) != run_id:
-        _show.stop_command(f"{run} is gone: somebody has removed it, or another run lies there", FOUND_WRONG)
+        console.print(_draw_picture(console, first, run, _ROWS_ONCE))
+        raise typer.Exit(FOUND_WRONG if _find_headline(first, folder)["headline"]["blames"] else 0)
+    last = first if first.by == Judges.OVER else _draw_live(look, console, run, folder, run_id)
     if last is not None:
         console.print(_draw_picture(console, last, run, _ROWS_ONCE))
+    elif run_file.id_of(folder) != run_id:
+        _show.stop_command(f"{run} is gone: somebody has removed it, or another run lies there", FOUND_WRONG)
 
 
 def _draw_live(
     look: Callable[[], LiveState], console: Console, run: Path, folder: Path, run_id: str
 ) -> LiveState | None:
-    """The last look where the job has ended meanwhile, or before; None where somebody has seen enough, or the run is
-    gone.
-    """
+    """The last look where the job has ended meanwhile; None where somebody has seen enough, or the run is gone."""
     from rich.live import Live
 
     from ..judging.live_state import Judges
 
-    first = look()
-    if first.by == Judges.OVER:
-        return first
     with _read_keys() as key, Live(console=console, screen=True, auto_refresh=False, vertical_overflow="crop") as live:
         while run_file.id_of(folder) == run_id:
             before_s = time.process_time()
@@ -153,10 +146,17 @@ def _find_headline(live_state: LiveState, run: Path) -> dict[str, Any]:
 @contextmanager
 def _read_keys() -> Iterator[Any]:
     """Gives what waits for a key: `key(seconds)` is the one that was struck, or "". The terminal is put back."""
-    if not sys.stdin.isatty():
-        yield partial(_read_key, [])
+    terminals = [sys.stdin.fileno()] if sys.stdin.isatty() else []
+
+    def key(seconds: float) -> str:
+        ready, _, _ = select.select(terminals, [], [], seconds)
+        # A terminal that has gone gives nothing, at once, for ever.
+        return os.read(ready[0], 64).decode("utf-8", "replace")[:1] or "q" if ready else ""
+
+    if not terminals:
+        yield key
         return
-    terminal = sys.stdin.fileno()
+    (terminal,) = terminals
     before = termios.tcgetattr(terminal)
     ended = signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     try:
@@ -164,18 +164,12 @@ def _read_keys() -> Iterator[Any]:
         mode = termios.tcgetattr(terminal)
         mode[6][termios.VSUSP] = b"\0"  # stopped by Ctrl-Z it would leave the terminal as it is
         termios.tcsetattr(terminal, termios.TCSANOW, mode)
-        yield partial(_read_key, [terminal])
+        yield key
     except KeyboardInterrupt:
         pass
     finally:
         termios.tcsetattr(terminal, termios.TCSADRAIN, before)
         signal.signal(signal.SIGTERM, ended)
-
-
-def _read_key(terminals: list[int], seconds: float) -> str:
-    ready, _, _ = select.select(terminals, [], [], seconds)
-    # A terminal that has gone gives nothing, at once, for ever.
-    return os.read(ready[0], 64).decode("utf-8", "replace")[:1] or "q" if ready else ""
 
 
 def _follow_verdicts(run: Path, run_id: str, json: bool, metrics: Optional[str]) -> None:
@@ -199,12 +193,7 @@ def _follow_verdicts(run: Path, run_id: str, json: bool, metrics: Optional[str])
             exc.origin = "--metrics"
             _show.stop_command(str(exc), WRONG_USE)
     for verdict in watching.follow_verdicts(run, run_id, outlets):
-        print(_as_json(verdict) if json else _draw_line(verdict), flush=True)
-
-
-def _as_json(verdict: Verdict) -> str:
-    """One object on one line: a verdict's line in the run, and the number of its form."""
-    return json_of.dumps({"schema": _SCHEMA, **json_of.loads(verdict.line())})
+        print(_write_line(verdict, json), flush=True)
 
 
 def _judge_once(run: Path, run_id: str, json: bool) -> None:
@@ -253,8 +242,10 @@ def _seen_now(run_id: str, live_state: LiveState) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _draw_line(verdict: Verdict) -> str:
-    """In the words of every headline."""
+def _write_line(verdict: Verdict, json: bool) -> str:
+    """In the words of every headline; or one object: a verdict's line in the run, and the number of its form."""
+    if json:
+        return json_of.dumps({"schema": _SCHEMA, **json_of.loads(verdict.line())})
     matter = of_verdict(verdict.plain)
     step = "" if verdict.step is None else f"step {verdict.step}: "  # a hang before the first one
     if verdict.withdrawn:

@@ -21,11 +21,6 @@ class TransferDock:
         self._ready: dict[str, Tensor] = {}
         self._consumed: dict[str, Tensor] = {}
 
-    def clear(self) -> None:
-        """Forget all experience: the next step begins."""
-        for table in (self._columns, self._ready, self._consumed):
-            table.clear()
-
     def put_experience(self, columns: Mapping[str, Tensor], indexes: Tensor) -> None:
         """Copy rows into the dock. `indexes[i]` is the dock's row of row i of every column."""
         for name, values in columns.items():

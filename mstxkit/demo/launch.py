@@ -11,9 +11,10 @@ import subprocess
 import sys
 import tempfile
 import time
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple, Sequence
+from typing import Any, NamedTuple
 
 from mstxkit.errors import MissingPackageError, MstxkitError
 from mstxkit.host import detached
@@ -88,32 +89,18 @@ class Learning:
         return self.final_reward / self.first_reward if self.first_reward else 0.0
 
 
-class Profiled(NamedTuple):
-    """What became of the request on one rank."""
-
-    rank: int
-    state: str
-    reason: str  # why it ended so
-    step: int | None  # the one that was recorded
-    folder: str | None  # of the profile; None where nothing was recorded
-
-
 class Escalated(NamedTuple):
-    """What became of the verdict that asked for a profile."""
+    """What became of the verdict that asked for a profile.
 
-    verdict: Verdict | None = None  # None where none asked
-    reason: str = ""  # why none did
-    profiles: tuple[Profiled, ...] = ()  # of the rank that is blamed first, then of its peers
+    Args:
+        verdict: None where none asked; `reason`: why none did.
+        profiles: `rank, state, reason, step, folder`: what became of the request on each rank, of the one that is
+            blamed first, then of its peers; which step was recorded, where the profile is; None where nothing was.
+    """
 
-    @property
-    def has_failed(self) -> bool:
-        """Was something asked for that was not recorded?"""
-        return any(profiled.state != "done" for profiled in self.profiles)
-
-    def as_json(self) -> dict[str, Any]:
-        """Plain values."""
-        profiles = [profiled._asdict() for profiled in self.profiles]
-        return {**self._asdict(), "verdict": self.verdict and self.verdict._asdict(), "profiles": profiles}
+    verdict: Verdict | None = None
+    reason: str = ""
+    profiles: tuple[dict[str, Any], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -138,16 +125,20 @@ def run_ranks(plan: DemoPlan) -> DemoOutcome:
     started_s, meeting_place = time.monotonic(), tempfile.mkdtemp(prefix="mstxkit-demo-")
     ranks: list[subprocess.Popen[bytes]] = []
     try:
-        for rank in range(plan.ranks):
-            ranks.append(start_rank(plan, rank, meeting_place))
+        with nullcontext() if plan.every else open(plan.run / LOG, "ab") as log:
+            for rank in range(plan.ranks):
+                command, environment = make_command(plan, rank, meeting_place), make_environment(plan, rank)
+                ranks.append(subprocess.Popen(command, env=environment, stdout=log, stderr=log))
         wait_for_all(ranks, plan)
         incident = None if plan.hang_rank is None else incident_of(plan.run)
     finally:
-        end_all(ranks)
+        for process in ranks:
+            process.kill()
+            process.wait()
         shutil.rmtree(meeting_place, ignore_errors=True)
     seconds, codes = time.monotonic() - started_s, tuple(process.returncode for process in ranks)
     escalated = read_escalated(plan.run) if plan.escalate else None
-    return DemoOutcome(plan, codes, measure_learning(read_rewards(plan.run)), seconds, escalated, incident)
+    return DemoOutcome(plan, codes, measure_learning(plan.run), seconds, escalated, incident)
 
 
 def incident_of(run: Path) -> Incident | None:
@@ -155,24 +146,16 @@ def incident_of(run: Path) -> Incident | None:
     return next(iter(incidents.read_incidents(run, run_file.id_of(run) or "")), None)
 
 
-def start_rank(plan: DemoPlan, rank: int, meeting_place: str) -> subprocess.Popen[bytes]:
-    """One rank as a new Python process. The ranks meet through a file: a port could be taken by somebody else."""
+def make_command(plan: DemoPlan, rank: int, meeting_place: str) -> list[str]:
+    """One rank as a Python process of its own. The ranks meet through a file: a port could be taken by another."""
     rendezvous = f"file://{meeting_place}/store?rank={rank}&world_size={plan.ranks}"
     command = [sys.executable, "-m", "mstxkit.demo.rank", "--rendezvous", rendezvous]
     command += ["--steps", str(plan.steps), "--seed", str(plan.seed), "--every", str(plan.every)]
-    command += ["--curve", str(plan.run / CURVE), *slow_option(plan, rank)]
+    command += ["--curve", str(plan.run / CURVE)]
+    command += ["--slow-behind-barrier" if plan.hidden else "--slow"] if rank == plan.slow_rank else []
     command += [] if plan.kill_rank is None else ["--may-lose-peers"]
     command += ["--die-at", str(plan.fatal_step)] if rank == plan.kill_rank else []
-    command += ["--hang-at", str(plan.fatal_step)] if rank == plan.hang_rank else []
-    if plan.every:
-        return subprocess.Popen(command, env=make_environment(plan, rank))
-    with open(plan.run / LOG, "ab") as log:
-        return subprocess.Popen(command, env=make_environment(plan, rank), stdout=log, stderr=log)
-
-
-def slow_option(plan: DemoPlan, rank: int) -> list[str]:
-    """The option of a rank that is to be slow."""
-    return ["--slow-behind-barrier" if plan.hidden else "--slow"] if rank == plan.slow_rank else []
+    return command + (["--hang-at", str(plan.fatal_step)] if rank == plan.hang_rank else [])
 
 
 def make_environment(plan: DemoPlan, rank: int) -> dict[str, str]:
@@ -195,48 +178,35 @@ def make_environment(plan: DemoPlan, rank: int) -> dict[str, str]:
 
 
 def wait_for_all(ranks: list[subprocess.Popen[bytes]], plan: DemoPlan) -> None:
-    """Wait until every rank has ended. Raises: DemoError when one fails, or outlives a killed one for too long."""
+    """Wait until every rank has ended, or the incident is there.
+
+    Raises: DemoError when one ends in another way than the plan has it, or outlives another for too long.
+    """
     deadline_s = float("inf")
-    while any(process.poll() is None for process in ranks):
-        if plan.hang_rank is not None and incident_of(plan.run) is not None:
+    while True:
+        codes = [process.poll() for process in ranks]
+        if None in codes and plan.hang_rank is not None and incident_of(plan.run) is not None:
             return
-        refuse_failures(ranks, plan)
-        if deadline_s == float("inf") and any(process.returncode is not None for process in ranks):
+        for rank, code in enumerate(codes):
+            if code not in (None, -signal.SIGKILL if rank == plan.kill_rank else 0):
+                where = "above" if plan.every else f"in {plan.run / LOG}"
+                raise DemoError(f"rank {rank} of the demo ended with code {code}; its output is {where}")
+        if None not in codes:
+            return
+        if deadline_s == float("inf") and any(code is not None for code in codes):
             deadline_s = time.monotonic() + SURVIVORS_END_WITHIN_S
         if time.monotonic() > deadline_s:
             raise DemoError(f"a rank did not end within {SURVIVORS_END_WITHIN_S:.0f} s of another's end")
         time.sleep(POLL_S)
-    refuse_failures(ranks, plan)
 
 
-def refuse_failures(ranks: list[subprocess.Popen[bytes]], plan: DemoPlan) -> None:
-    """Raises: DemoError when a rank has ended in another way than the plan has it."""
-    for rank, process in enumerate(ranks):
-        planned = -signal.SIGKILL if rank == plan.kill_rank else 0
-        if process.returncode not in (None, planned):
-            where = "above" if plan.every else f"in {plan.run / LOG}"
-            raise DemoError(f"rank {rank} of the demo ended with code {process.returncode}; its output is {where}")
-
-
-def end_all(ranks: list[subprocess.Popen[bytes]]) -> None:
-    """Kill and reap whatever still runs."""
-    for process in ranks:
-        if process.poll() is None:
-            process.kill()
-        process.wait()
-
-
-def measure_learning(rewards: Sequence[float]) -> Learning:
-    """Compare the mean of the last steps with that of the first."""
-    count = min(MEAN_OVER_STEPS, len(rewards)) or 1
-    return Learning(len(rewards), sum(rewards[:count]) / count, sum(rewards[-count:]) / count)
-
-
-def read_rewards(run: Path) -> list[float]:
-    """The reward of each step that was finished; none where no step was."""
+def measure_learning(run: Path) -> Learning:
+    """Compare the mean of the last steps that were finished with that of the first."""
     path = run / CURVE
     lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
-    return [json.loads(line)["reward"] for line in lines if line.endswith("}")]
+    rewards = [json.loads(line)["reward"] for line in lines if line.endswith("}")]
+    count = min(MEAN_OVER_STEPS, len(rewards)) or 1
+    return Learning(len(rewards), sum(rewards[:count]) / count, sum(rewards[-count:]) / count)
 
 
 def read_escalated(run: Path) -> Escalated:
@@ -251,10 +221,8 @@ def read_escalated(run: Path) -> Escalated:
         return Escalated(reason=reasons[-1] if reasons else _NO_VERDICT)
     rows = [row for row in open_run(run).escalations().to_dicts() if row["request"] == verdict.request]
     rows.sort(key=lambda row: (row["rank"] != verdict.rank, row["rank"]))
-    profiles = (
-        Profiled(
-            row["rank"], row["state"], row["reason"], row["first_step"], row["folder"] and str(run / row["folder"])
-        )
-        for row in rows
-    )
+    profiles = []
+    for row in rows:
+        state = {name: row[name] for name in ("rank", "state", "reason")}
+        profiles.append({**state, "step": row["first_step"], "folder": row["folder"] and str(run / row["folder"])})
     return Escalated(verdict, "", tuple(profiles))

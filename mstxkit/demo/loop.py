@@ -18,7 +18,7 @@ import json
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
-from typing import Callable, Sequence
+from typing import Sequence
 
 import torch
 import torch.distributed as dist
@@ -81,16 +81,22 @@ class Trainer:
         self.dock = TransferDock(settings.rows)
         self.random = torch.Generator().manual_seed(1000 * settings.seed + dist.get_rank())
 
-    def train(self, report: Callable[[StepResult], None]) -> None:
-        """All steps, telling `report` about each."""
+    def train(self, every: int, curve: Path | None) -> None:
+        """All steps. Rank 0 prints every so many, and writes each to the file `curve` as a line of JSON."""
         mark("training starts", seed=self.settings.seed, ranks=dist.get_world_size())
         for number in range(self.settings.steps):
             step(number)
-            report(self.train_step(number))
+            progress = self.train_step(number)
+            if curve and dist.get_rank() == 0:
+                with curve.open("a") as lines:
+                    lines.write(json.dumps(vars(progress)) + "\n")
+            if every and number % every == 0 and dist.get_rank() == 0:
+                bar = "█" * round(40 * progress.reward)
+                print(f"step {number:4d}  reward {progress.reward:.3f}  kl {progress.kl:6.3f}  {bar}", flush=True)
 
     def train_step(self, number: int) -> StepResult:
         """One step through all stages."""
-        self.dock.clear()
+        self.dock = TransferDock(self.settings.rows)
         self.enter_infer_mode()
         self.generate_sequences()
         self.compute_log_prob()
@@ -212,22 +218,6 @@ def leave_ranks() -> None:
     dist.destroy_process_group()
 
 
-def make_reporter(every: int, curve: Path | None) -> Callable[[StepResult], None]:
-    """Rank 0 prints every so many steps, and writes each step to the file `curve` as a line of JSON."""
-
-    def report(progress: StepResult) -> None:
-        if dist.get_rank():
-            return
-        if curve:
-            with curve.open("a") as lines:
-                lines.write(json.dumps(vars(progress)) + "\n")
-        if every and progress.step % every == 0:
-            bar = "█" * round(40 * progress.reward)
-            print(f"step {progress.step:4d}  reward {progress.reward:.3f}  kl {progress.kl:6.3f}  {bar}", flush=True)
-
-    return report
-
-
 def make_parser() -> argparse.ArgumentParser:
     """The options of the loop."""
     parser = argparse.ArgumentParser(description="GRPO on the CPU under mstxkit's capture.")
@@ -245,9 +235,7 @@ def main() -> None:
     options = make_parser().parse_args()
     with capture(options.run):
         join_ranks(options.rendezvous)
-        Trainer(TrainingSettings(seed=options.seed, steps=options.steps)).train(
-            make_reporter(options.every, options.curve)
-        )
+        Trainer(TrainingSettings(seed=options.seed, steps=options.steps)).train(options.every, options.curve)
         leave_ranks()
 
 

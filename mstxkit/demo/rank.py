@@ -5,7 +5,6 @@ A mishap hangs on a model from outside, as a hook, so that the loop stays an exa
 
 from __future__ import annotations
 
-import argparse
 import os
 import signal
 import threading
@@ -17,7 +16,7 @@ import torch
 import torch.distributed as dist
 
 from mstxkit import capture, current_step
-from mstxkit.demo.loop import Trainer, TrainingSettings, join_ranks, leave_ranks, make_parser, make_reporter
+from mstxkit.demo.loop import Trainer, TrainingSettings, join_ranks, leave_ranks, make_parser
 
 SLOW_TOKEN_S = 0.02
 SLOW_GRADIENT_S = 0.03
@@ -50,20 +49,6 @@ def hang_for_ever() -> None:
     lock.acquire()
 
 
-def train_to_end(trainer: Trainer, options: argparse.Namespace) -> None:
-    """Train to the end, or to the death of another rank, which a collective reports as a RuntimeError."""
-    try:
-        trainer.train(make_reporter(options.every, options.curve))
-    except RuntimeError as lost:
-        if not options.may_lose_peers:
-            raise
-        # gloo names its own source line in brackets first, and gives advice after the first sentence.
-        reason = str(lost).splitlines()[0].split("] ", 1)[-1].split(". ")[0]
-        print(f"rank {dist.get_rank()}: another rank is gone in step {current_step()}: {reason}. Ending.", flush=True)
-    finally:
-        leave_ranks()
-
-
 def main() -> None:
     """Record, join, train, and suffer what the options ask for besides those of the loop."""
     parser = make_parser()
@@ -84,7 +69,17 @@ def main() -> None:
         for step, mishap in ((options.die_at, kill_itself), (options.hang_at, hang_for_ever)):
             if step is not None:
                 suffer_at(trainer, step, mishap)
-        train_to_end(trainer, options)
+        try:
+            trainer.train(options.every, options.curve)
+        except RuntimeError as lost:  # as a collective reports the death of another rank
+            if not options.may_lose_peers:
+                raise
+            # gloo names its own source line in brackets first, and gives advice after the first sentence.
+            reason = str(lost).splitlines()[0].split("] ", 1)[-1].split(". ")[0]
+            gone = f"another rank is gone in step {current_step()}"
+            print(f"rank {dist.get_rank()}: {gone}: {reason}. Ending.", flush=True)
+        finally:
+            leave_ranks()
 
 
 if __name__ == "__main__":

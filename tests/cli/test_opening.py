@@ -57,7 +57,7 @@ def parsed(run: Path, rank: int, step: int, only: bool = True) -> Path:
 
 
 def told(run: Path) -> list[str]:
-    return _opening.describe_opening(run, RUN_ID, [REQUEST])
+    return list(_opening.describe_opening(run, RUN_ID, [REQUEST]))
 
 
 def commands(run: Path) -> list[str]:

@@ -14,6 +14,8 @@ import pytest
 from builders import terminals
 from builders.judged_runs import NOBODY, recorded, stage_times
 
+pytest.importorskip("typer")
+
 from mstxkit.cli import _output, _show
 from mstxkit.errors import MstxkitError
 

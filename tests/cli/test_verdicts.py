@@ -324,7 +324,7 @@ def test_a_hang_that_is_over_is_told_once_by_who_judges_meanwhile(watched: Watch
 
 
 def test_as_json_each_verdict_is_one_object_on_one_line_with_a_schema() -> None:
-    line = verb._as_json(_left()._replace(next=HOSTILE, waits_for="a\nb"))
+    line = verb._write_line(_left()._replace(next=HOSTILE, waits_for="a\nb"), json=True)
 
     assert "\n" not in line
     assert line.isascii()

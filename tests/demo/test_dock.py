@@ -55,9 +55,6 @@ def test_what_comes_out_is_a_copy() -> None:
     assert dock.get_experience("b", ["rm_scores"])[0]["rm_scores"].tolist() == [1.0]
 
 
-def test_after_clear_nothing_of_the_step_is_left() -> None:
-    dock = _dock()
-    dock.clear()
-
+def test_what_nobody_has_put_cannot_be_fetched() -> None:
     with pytest.raises(KeyError):
-        dock.get_experience("actor_train", ["prompts"])
+        TransferDock(rows=4).get_experience("actor_train", ["prompts"])

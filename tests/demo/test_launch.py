@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from mstxkit.demo.launch import DemoError, DemoPlan, PlanError, make_environment, run_ranks, slow_option
+from mstxkit.demo.launch import DemoError, DemoPlan, PlanError, make_command, make_environment, run_ranks
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -64,7 +64,8 @@ def test_ranks_know_who_they_are_and_where_to_record(tmp_path: Path) -> None:
 def test_only_the_slow_rank_is_slow_where_the_plan_has_it(tmp_path: Path, hidden: bool, option: str) -> None:
     plan = DemoPlan(tmp_path, ranks=3, slow_rank=2, hidden=hidden)
 
-    assert [slow_option(plan, rank) for rank in range(3)] == [[], [], [option]]
+    commands = [make_command(plan, rank, "here") for rank in range(3)]
+    assert [[word for word in command if word.startswith("--slow")] for command in commands] == [[], [], [option]]
 
 
 def test_a_rank_that_fails_on_its_own_ends_the_demo_with_its_number(tmp_path: Path) -> None:

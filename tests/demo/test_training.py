@@ -24,7 +24,7 @@ from typer.testing import CliRunner  # noqa: E402
 
 from mstxkit.cli import build_application  # noqa: E402
 from mstxkit.demo import launch  # noqa: E402
-from mstxkit.demo.launch import DemoOutcome, DemoPlan, Escalated, Learning, Profiled, run_ranks  # noqa: E402
+from mstxkit.demo.launch import DemoOutcome, DemoPlan, Escalated, Learning, run_ranks  # noqa: E402
 from mstxkit.demo.policy import PolicyNet  # noqa: E402
 from mstxkit.demo.rank import SLOW_GRADIENT_S, SLOW_TOKEN_S, slow_down_behind_barrier  # noqa: E402
 from mstxkit.demo.task import draw_prompts  # noqa: E402
@@ -197,8 +197,10 @@ def test_with_verbose_it_says_everything(slow: Commanded, tmp_path: Path) -> Non
     assert not (tmp_path / "run" / launch.LOG).exists()
 
 
-ASKED = Escalated(verdict(request="abcdef"), "", (Profiled(1, "done", "", 7, None),))
-EXPIRED = ASKED._replace(profiles=(*ASKED.profiles, Profiled(0, "expired", "no step was agreed", None, None)))
+TAKEN = {"rank": 1, "state": "done", "reason": "", "step": 7, "folder": None}
+ASKED = Escalated(verdict(request="abcdef"), "", (TAKEN,))
+OVER = {**TAKEN, "rank": 0, "state": "expired", "reason": "no step was agreed", "step": None}
+EXPIRED = ASKED._replace(profiles=(*ASKED.profiles, OVER))
 
 
 @pytest.mark.parametrize(("escalated", "code"), [(EXPIRED, 1), (ASKED, 0), (None, 0)])

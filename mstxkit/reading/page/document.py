@@ -6,18 +6,23 @@ What a chart shows stands in a table behind it too, for those who read with thei
 from __future__ import annotations
 
 import base64
+import gzip
 import hashlib
 import html
 import json
+from functools import cache
+from importlib import resources
 from string import Template
-from typing import Any, Iterable, Mapping, Sequence
+from typing import Any, Callable, Iterable, Mapping, Sequence, Union
 
 from ..report.escape import for_terminal
+from ..report.number_table import write_percent
 from ..report.sentences import begin_sentence
-from ..report.step_words import describe_waits
+from ..report.step_words import describe_waits, write_number
 from ..report.units import write_duration
+from .figures import ALL
 
-TITLE_LIMIT, TEXT_LIMIT = 160, 400
+TITLE_LIMIT, TEXT_LIMIT, ROWS = 160, 400, 24
 ALL_LISTED = "<code>mstxkit report RUN --json</code> lists all"
 # Key, title, and what it is called where there is little room.
 SECTIONS = (
@@ -27,6 +32,7 @@ SECTIONS = (
     ("between", "Resharding and dispatch", "Resharding"), ("profiles", "Profiles and incidents", "Profiles"),
     ("health", "Health of the capture", "Health"),
 )  # fmt: skip
+Columns = Mapping[str, Union[str, Callable[[Any], str]]]
 _OF_HEAD = {"Why": "why", "Profile": "profile", "Do": "advice"}
 
 
@@ -45,14 +51,23 @@ def sign_script(script: str) -> str:
     return "'sha256-" + base64.b64encode(hashlib.sha256(script.encode()).digest()).decode("ascii") + "'"
 
 
-def write_page(
-    summary: dict[str, Any], scripted: dict[str, Any], bodies: Mapping[str, str], sources: Mapping[str, str]
-) -> str:
-    """The whole page. `scripted`: plain values that its script draws; `bodies`: HTML by the keys of SECTIONS;
-    `sources`: `html`, `css`, `page`, `plotly`, compressed, with its `plotly_hash`: what it looks like and runs.
-    """
+@cache
+def _read_sources() -> dict[str, str]:
+    """What a page looks like and runs: our own, and `plotly.js-cartesian-dist-min` 4.1.1 of npm, compressed."""
+    own = resources.files(__package__)
+    plotly = (own / "plotly-cartesian.min.js.gz").read_bytes()
+    page, css, script = ((own / f"page.{kind}").read_text("utf-8") for kind in ("html", "css", "js"))
+    return {
+        "html": page, "css": css, "script": script, "plotly": base64.b64encode(plotly).decode("ascii"),
+        "scripts": f"{sign_script(gzip.decompress(plotly).decode('utf-8'))} {sign_script(script)}",
+    }  # fmt: skip
+
+
+def write_page(summary: dict[str, Any], scripted: dict[str, Any], bodies: Mapping[str, str]) -> str:
+    """The whole page. `scripted`: plain values that its script draws; `bodies`: HTML by the keys of SECTIONS."""
+    sources = _read_sources()
     policy = (
-        f"default-src 'none'; script-src {sources['plotly_hash']} {sign_script(sources['page'])}; "
+        f"default-src 'none'; script-src {sources['scripts']}; "
         "style-src 'unsafe-inline'; img-src data: blob:; base-uri 'none'; form-action 'none'"
     )
     facts = (f"<div><dt>{key}</dt><dd>{value}<small>{of}</small></dd></div>" for key, value, of in _list_facts(summary))
@@ -69,17 +84,16 @@ def write_page(
     data = data.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
     judges = {"job": "the job’s own judge", "tables": "this report, from the run’s own tables"}
     values = {
-        "policy": html.escape(policy), "name": write_title(summary), "css": sources["css"],
+        "policy": html.escape(policy), "name": write_title(summary),
         "verdict": escape_text(summary["headline"]["verdict"], TITLE_LIMIT),
         "contents": "".join(f'<li><a href="#{key}">{short}</a></li>' for key, _, short in SECTIONS),
         "links": "".join(links), "first": _write_first(summary),
         "facts": f'<section class="facts" aria-label="Key figures"><dl>{"".join(facts)}</dl>{limits}</section>\n',
         "sections": "".join(parts),
         "judge": judges.get(summary["judged"]["by"], "nobody"), "run": escape_text(summary["run"]),
-        "path": escape_text(summary["path"]), "data": data, "plotly": sources["plotly"],
-        "script": sources["page"],
+        "path": escape_text(summary["path"]), "data": data,
     }  # fmt: skip
-    return Template(sources["html"]).substitute(values)
+    return Template(sources["html"]).substitute(sources, **values)
 
 
 def write_title(summary: dict[str, Any]) -> str:
@@ -142,16 +156,35 @@ def write_chart(key: str, labels: Sequence[str], note: str = "", controls: str =
     )
 
 
-def write_table(columns: Sequence[str], rows: Iterable[Sequence[str]], caption: str, numbers: int = 0) -> str:
-    """A table of cells that are HTML already; the last `numbers` columns are numbers."""
+def write_table(entries: Sequence[Any], columns: Columns, caption: str, numbers: int = 0, at_most: int = ROWS) -> str:
+    """A table of the first entries, and how many more there are; nothing of none. `columns`: by its title what stands
+    there: a key, or what makes HTML of an entry; the last `numbers` of them are numbers.
+    """
+    if not entries:
+        return ""
     classes = [""] * (len(columns) - numbers) + [' class="n"'] * numbers
     head = "".join(f'<th scope="col"{number}>{name}</th>' for number, name in zip(classes, columns))
-    cells = ("".join(f"<td{number}>{value}</td>" for number, value in zip(classes, row)) for row in rows)
-    body = "".join(f"<tr>{row}</tr>" for row in cells)
+    body = ""
+    for entry in entries[:at_most]:
+        values = (_write_value(entry, of) if isinstance(of, str) else of(entry) for of in columns.values())
+        body += f"<tr>{''.join(f'<td{number}>{value}</td>' for number, value in zip(classes, values))}</tr>"
     return (
         f'<div class="wide" tabindex="0" role="region" aria-label="{escape_text(caption)}"><table>'
         f"<caption>{escape_text(caption)}</caption><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
+        f"{write_cut(len(entries) - at_most, f'more: {ALL_LISTED}')}"
     )
+
+
+def _write_value(entry: Mapping[str, Any], key: str) -> str:
+    """As what its key says it is."""
+    value = entry[key]
+    if key in ("stage", "role", "who", "label", "host"):
+        return isolate_name(value or (ALL if key == "role" else ""))
+    if value is None:
+        return "–" if key.endswith(("rank", "ns", "ratio")) or "tokens" in key else ""
+    if key.endswith(("ns", "ratio")):
+        return write_duration(value) if key.endswith("ns") else write_percent(value)
+    return write_number(value) if "tokens" in key else escape_text(value)
 
 
 def write_nothing(why: str) -> str:

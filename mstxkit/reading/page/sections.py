@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, Mapping, Sequence, Union
+from typing import Any, Sequence
 
 from ..report import devices as device_times
 from ..report import gaps, step_words
@@ -11,18 +11,14 @@ from ..report.no_verdict import is_too_short
 from ..report.number_table import write_percent
 from ..report.sentences import begin_sentence, of_incident
 from ..report.step_words import write_number
-from ..report.units import write_duration
 from ..tables.processes import DROPS
-from .document import ALL_LISTED, escape_text, isolate_name, write_chart, write_cut, write_nothing, write_table
-from .figures import ALL, BARS_OF_RANKS
+from .document import ALL_LISTED, Columns, escape_text, isolate_name, write_chart, write_cut, write_nothing, write_table
+from .figures import BARS_OF_RANKS
 
-ROWS = 24
+ROLES_NAMED = 24
 NO_STEP = "No step was counted in which a stage has ended."
 NO_PEER = "There are no two ranks to compare."
 _NO_WORK = "says how much work it did (attributes tokens, responses): a tail cannot be told."
-
-FiguresOfRoles = Sequence[dict[str, Any]]
-Columns = Mapping[str, Union[str, Callable[[Any], str]]]
 
 
 def show_steps(summary: dict[str, Any], figures: dict[str, Any]) -> str:
@@ -32,7 +28,7 @@ def show_steps(summary: dict[str, Any], figures: dict[str, Any]) -> str:
         return write_nothing(NO_STEP)
     left_out = figures["roles_left_out"]
     options = "".join(f'<option value="{at}">{isolate_name(role["role"])}</option>' for at, role in enumerate(roles))
-    more = write_cut(len(left_out), f"more roles, not shown: {', '.join(map(isolate_name, left_out[:ROWS]))}")
+    more = write_cut(len(left_out), f"more roles, not shown: {', '.join(map(isolate_name, left_out[:ROLES_NAMED]))}")
     select = f'<div class="controls"><label>Role <select id="role">{options}</select></label>{more}</div>'
     note = "The critical path: what a step’s time went to, across ranks."
     notes = [f"{note} {escape_text(role['per_column'])}".strip() for role in roles]
@@ -43,7 +39,7 @@ def show_steps(summary: dict[str, Any], figures: dict[str, Any]) -> str:
     first = write_chart(
         "steps", [f"{label} {', '.join(most)}." for most in shares], _by_role(notes, "span"),
         select if len(roles) > 1 else "",
-        _by_role([_list_entries(path, columns, "Critical path, mean of all steps", 2) for path in paths]),
+        _by_role([write_table(path, columns, "Critical path, mean of all steps", 2) for path in paths]),
     )  # fmt: skip
     return first + _write_zoom(figures["zoom"])
 
@@ -88,8 +84,8 @@ def show_who(summary: dict[str, Any], figures: dict[str, Any]) -> str:
     gates: Columns = {"held up in": "stage", "by rank": "rank", "steps": "steps", "ranks waited, a step": "wait_ns"}
     late = {"rank": "rank", "stage": "stage", "source": "source", "late": "late_ns", "clocks’ bound": "error_ns"}
     of_others = _by_role([
-        _list_entries(role["means"]["held_up_by"], gates, "Who held up the others", 2)
-        + _list_entries(role["means"]["lateness"], late, "Lateness, mean of the steps", 2)
+        write_table(role["means"]["held_up_by"], gates, "Who held up the others", 2)
+        + write_table(role["means"]["lateness"], late, "Lateness, mean of the steps", 2)
         for role in roles
     ])  # fmt: skip
     return lead + write_chart("heat", labels, note, _heat_controls(roles[0]["heat"])) + behind + of_others
@@ -103,7 +99,7 @@ def show_stragglers(entries: list[dict[str, Any]]) -> str:
         "longer": lambda row: f"{100 * row['effect_ratio']:+.0f} %", "a step": "more_ns",
         "confidence": lambda row: write_percent(row["confidence"]),
     }  # fmt: skip
-    return _list_entries(entries, columns, "Stragglers, by cost", 3)
+    return write_table(entries, columns, "Stragglers, by cost", 3)
 
 
 def _heat_controls(heat: list[dict[str, Any]]) -> str:
@@ -126,7 +122,7 @@ def show_tail(summary: dict[str, Any], figures: dict[str, Any]) -> str:
     if alone:
         figures_of = {"step": "step", "rank": "rank", "took": "duration_ns", "alone": "alone_ns", "tokens": "tokens"}
         samples = "<h3>Single samples that went on alone</h3>"
-        samples += _list_entries(alone, figures_of, "Samples that held up a step most", 3)
+        samples += write_table(alone, figures_of, "Samples that held up a step most", 3)
         samples += write_cut(summary["samples"]["alone"] - len(alone), "more: <code>run.samples()</code>")
     if tails is None:  # why no stage goes on for one rank after the others
         of_several = (role for role in figures["roles"] if role["members"] > 1)
@@ -138,7 +134,7 @@ def show_tail(summary: dict[str, Any], figures: dict[str, Any]) -> str:
     words = begin_sentence(step_words.describe_tail(tails)) + "."
     often = [{"rank": rank, "steps": count} for rank, count in tails["often"]]
     columns = {"last rank": "rank", "in so many steps": "steps"}
-    behind = _list_entries(often, columns, f"Who is last, of {tails['steps']} steps", 1)
+    behind = write_table(often, columns, f"Who is last, of {tails['steps']} steps", 1)
     note = "Time of the rank in the middle, of nine in ten, and of the last one: what lies between is the tail."
     return f"<p>{escape_text(words)}</p>" + write_chart("tail", [words], note, "", behind) + samples
 
@@ -156,7 +152,7 @@ def show_rate(summary: dict[str, Any], figures: dict[str, Any]) -> str:
         columns["MFU"] = "mfu_ratio"
     else:
         note += " MFU: <code>mstxkit report RUN --flops-per-token N --peak-flops N</code>"
-    behind = _list_entries(every, columns, "Throughput, all steps together", len(columns) - 2)
+    behind = write_table(every, columns, "Throughput, all steps together", len(columns) - 2)
     rates = (f"{escape_name(row['stage'])}: {write_number(row['tokens_per_s'])} tokens a second" for row in every[:4])
     more = write_cut(len(figures["roles_left_out"]), f"more roles: {ALL_LISTED}")
     return write_chart("rate", [f"Lines: {'; '.join(rates)}."], note, "", behind) + more
@@ -173,7 +169,7 @@ def show_devices(summary: dict[str, Any], figures: dict[str, Any]) -> str:
     columns = {name: name for name in ("stage", "rank", "steps", *titles)}
     lead = f"From {device_times.write_origin(entries)}. Transfer and waiting are parts of communicating."
     caption = "Time of a step on the device, mean of the steps"
-    return f"<p>{escape_text(lead)}</p>" + _list_entries(rows, columns, caption, len(columns) - 2)
+    return f"<p>{escape_text(lead)}</p>" + write_table(rows, columns, caption, len(columns) - 2)
 
 
 def show_between(summary: dict[str, Any], figures: dict[str, Any]) -> str:
@@ -186,7 +182,7 @@ def show_between(summary: dict[str, Any], figures: dict[str, Any]) -> str:
         "rank in the middle": "cost_ns", "last rank": "last_ns", "of the step": "step_ratio",
     }  # fmt: skip
     lead = "Time a step of its own, without waiting, for weights that move; what a controller’s calls take beside work."
-    return f"<p>{lead}</p>" + _list_entries(entries, columns, "Resharding and dispatch, mean of the steps", 4)
+    return f"<p>{lead}</p>" + write_table(entries, columns, "Resharding and dispatch, mean of the steps", 4)
 
 
 def show_saves(summary: dict[str, Any], figures: dict[str, Any]) -> str:
@@ -201,7 +197,7 @@ def show_saves(summary: dict[str, Any], figures: dict[str, Any]) -> str:
         "a step takes": "step_ns", "it would take": "without_ns",
         "saved": lambda row: f"{100 * row['saved_ratio']:.1f} %{step_words.write_error(row)}",
     }  # fmt: skip
-    behind = _list_entries(entries, columns, "What each would save", 3)
+    behind = write_table(entries, columns, "What each would save", 3)
     best = max(figures["what_if"], key=lambda row: row["saved"])
     label = f"Bars: how much shorter a step would be. Most: if {best['words']}, {100 * best['saved']:.1f} %."
     note = "Each row replays the run’s own steps with one thing changed; rows overlap, they do not add up."
@@ -216,7 +212,7 @@ def show_profiles(summary: dict[str, Any], figures: dict[str, Any]) -> str:
         same = {name: name for name in ("stage", "rank", "state", "steps", "preset")}
         columns: Columns = {**same, "profile": _write_link, "reason": "reason"}
         caption = "Requests for profiles, and what was recorded"
-        parts.append(_list_entries(figures["escalations"], columns, caption, at_most=len(figures["escalations"])))
+        parts.append(write_table(figures["escalations"], columns, caption, at_most=len(figures["escalations"])))
         parts.append(write_cut(figures["requests_left_out"], "older ones: <code>run.escalations()</code>"))
     else:
         parts.append(write_nothing("No profile was asked for."))
@@ -225,7 +221,7 @@ def show_profiles(summary: dict[str, Any], figures: dict[str, Any]) -> str:
             "what happened": lambda entry: escape_text(begin_sentence(of_incident(entry))),
             "who waits": lambda entry: escape_text(entry["waits_for"], 160), "what was seen": _write_link,
         }  # fmt: skip
-        parts.append("<h3>Incidents</h3>" + _list_entries(figures["incidents"], columns, "Hangs, deaths and the like"))
+        parts.append("<h3>Incidents</h3>" + write_table(figures["incidents"], columns, "Hangs, deaths and the like"))
         parts.append(write_cut(figures["incidents_left_out"], f"earlier ones: {ALL_LISTED}"))
     return "".join(parts)
 
@@ -261,34 +257,10 @@ def show_health(summary: dict[str, Any], figures: dict[str, Any]) -> str:
         "file": lambda row: f"<bdi>{escape_text(row['path'], 120)}</bdi>", "why": "reason", "at byte": "offset"
     }  # fmt: skip
     if losses:
-        parts.append("<h3>Losses</h3>" + _list_entries(losses, of_losses, "What was not recorded, or not kept"))
+        parts.append("<h3>Losses</h3>" + write_table(losses, of_losses, "What was not recorded, or not kept"))
     if summary["damage"]:
-        parts.append("<h3>Not read</h3>" + _list_entries(summary["damage"], of_damage, "What could not be read", 1))
+        parts.append("<h3>Not read</h3>" + write_table(summary["damage"], of_damage, "What could not be read", 1))
     return "".join(parts)
-
-
-def _list_entries(entries: Sequence[Any], columns: Columns, caption: str, numbers: int = 0, at_most: int = ROWS) -> str:
-    """A table of the first entries, and how many more there are; nothing of none. `columns`: by its title what stands
-    there: a key, or what makes HTML of an entry.
-    """
-    if not entries:
-        return ""
-    shown = entries[:at_most]
-    rows = [[_show_value(each, of) if isinstance(of, str) else of(each) for of in columns.values()] for each in shown]
-    left_out = write_cut(len(entries) - at_most, f"more: {ALL_LISTED}")
-    return write_table(tuple(columns), rows, caption, numbers) + left_out
-
-
-def _show_value(entry: Mapping[str, Any], key: str) -> str:
-    """As what its key says it is."""
-    value = entry[key]
-    if key in ("stage", "role", "who", "label", "host"):
-        return isolate_name(value or (ALL if key == "role" else ""))
-    if value is None:
-        return "–" if key.endswith(("rank", "ns", "ratio")) or "tokens" in key else ""
-    if key.endswith(("ns", "ratio")):
-        return write_duration(value) if key.endswith("ns") else write_percent(value)
-    return write_number(value) if "tokens" in key else escape_text(value)
 
 
 def _by_role(of_each: Sequence[str], tag: str = "div") -> str:
@@ -301,7 +273,7 @@ def _by_role(of_each: Sequence[str], tag: str = "div") -> str:
     return "".join(bodies)
 
 
-def not_compared(roles: FiguresOfRoles) -> str:
+def not_compared(roles: Sequence[dict[str, Any]]) -> str:
     """Why no rank can be compared with another one; "" where some can. `roles`: as `figures.of_run` gives them."""
     if not roles:
         return NO_STEP

@@ -16,7 +16,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib import resources
 from pathlib import Path
 from string import Template
-from typing import Callable, ContextManager, NamedTuple
+from typing import Callable, ContextManager
 
 from ..exporters import load_exporter
 from ..run import Run
@@ -33,34 +33,43 @@ _HEADERS = {
 _NOTHING = {"Content-Length": "0", "Connection": "close"}
 
 
-class Served(NamedTuple):
-    """What is served. `title`: HTML that names the run; `trace`: makes the trace, once it is asked for; where it lies.
-    It raises InterruptedError once what it is handed is set. `trace_name`: of what is downloaded.
-    """
-
-    title: str
-    page: bytes
-    trace: Callable[[threading.Event], Path]
-    trace_name: str
-
-
 class PageServer(ThreadingHTTPServer):
-    """Serves one run until it is shut down: from then on it `is_over`. `url`: where the page is."""
+    """Serves one run until it is shut down: from then on it `is_over`. `url`: where the page is.
+
+    Args:
+        title: HTML that names the run.
+        folder: Its trace is written there; it is private.
+        showing: Shows how far of so many rows the trace has come; what it gives is called with how many more are done.
+    """
 
     daemon_threads = True
     allow_reuse_address = False
 
-    def __init__(self, served: Served, port: int = 0) -> None:
-        self.served, self.token, self._making = served, secrets.token_urlsafe(18), threading.Lock()
-        self.is_over = threading.Event()
+    def __init__(self, run: Run, page: str, title: str, folder: Path, showing: Showing, port: int = 0) -> None:
+        self.page, self.title, self.token = page.encode("utf-8", "backslashreplace"), title, secrets.token_urlsafe(18)
+        self._run, self._showing, self._exporter = run, showing, load_exporter("perfetto")
+        self.file = folder / f"trace{self._exporter.suffix}"
+        self._making, self.is_over = threading.Lock(), threading.Event()
         super().__init__(("127.0.0.1", port), _PageHandler)
         self.hosts = {f"{name}:{self.server_address[1]}" for name in ("127.0.0.1", "localhost")}
         self.url = f"http://127.0.0.1:{self.server_address[1]}/{self.token}/"
 
     def trace(self) -> Path:
-        """The trace: made when it is asked for first."""
+        """The trace: made when it is asked for first. Raises InterruptedError: nobody is served any more."""
         with self._making:
-            return self.served.trace(self.is_over)
+            if not self.file.exists():
+                draft = self.file.with_suffix(".partial")
+                with self._showing(self._run.files.rows_at_most() * self._exporter.readings) as advance:
+
+                    def on_rows(rows: int) -> None:
+                        if self.is_over.is_set():
+                            raise InterruptedError("nobody is served any more")
+                        advance(rows)
+
+                    self._run.files.on_rows = on_rows
+                    self._exporter.write_to(self._run, draft)
+                draft.replace(self.file)
+            return self.file
 
     def server_close(self) -> None:
         """Serve no more. A trace that is being made is given up."""
@@ -82,22 +91,21 @@ class _PageHandler(BaseHTTPRequestHandler):
         _, _, rest = self.path.partition("/")
         token, slash, name = rest.partition("?")[0].partition("/")
         is_known = hmac.compare_digest(token.encode("utf-8", "replace"), self.server.token.encode())
-        if self.headers.get("Host", "") not in self.server.hosts or not is_known or not slash:
+        is_there = is_known and slash and name in (PAGE, HAND_OVER, TRACE)
+        if not is_there or self.headers.get("Host", "") not in self.server.hosts:
             self._begin(HTTPStatus.NOT_FOUND, _NOTHING)
+        elif name == TRACE:
+            self._send_trace()
         elif name == PAGE:
-            self._send(self.server.served.page, "text/html; charset=utf-8")
-        elif name == HAND_OVER:
-            own, served = resources.files(__package__), self.server.served
+            self._send_page(self.server.page, {})
+        else:
+            own = resources.files(__package__)
             script, page = ((own / f"perfetto.{kind}").read_text("utf-8") for kind in ("js", "html"))
-            content = Template(page).substitute(title=served.title, name=served.trace_name, script=script)
+            content = Template(page).substitute(title=self.server.title, name=self.server.file.name, script=script)
             policy = (
                 f"default-src 'none'; script-src {sign_script(script)}; style-src 'unsafe-inline'; connect-src 'self'"
             )
-            self._send(content.encode(), "text/html; charset=utf-8", {"Content-Security-Policy": policy})
-        elif name == TRACE:
-            self._send_trace()
-        else:
-            self._begin(HTTPStatus.NOT_FOUND, _NOTHING)
+            self._send_page(content.encode(), {"Content-Security-Policy": policy})
 
     def _send_trace(self) -> None:
         try:
@@ -110,9 +118,9 @@ class _PageHandler(BaseHTTPRequestHandler):
         except OSError:
             self._begin(HTTPStatus.INTERNAL_SERVER_ERROR, _NOTHING)
 
-    def _send(self, content: bytes, kind: str, more: dict[str, str] | None = None) -> None:
-        about = {"Content-Type": kind, "Content-Length": str(len(content))}
-        self._begin(HTTPStatus.OK, {**about, **_HEADERS, **(more or {})})
+    def _send_page(self, content: bytes, more: dict[str, str]) -> None:
+        about = {"Content-Type": "text/html; charset=utf-8", "Content-Length": str(len(content))}
+        self._begin(HTTPStatus.OK, {**about, **_HEADERS, **more})
         self.wfile.write(content)
 
     def _begin(self, status: HTTPStatus, headers: dict[str, str]) -> None:
@@ -123,28 +131,3 @@ class _PageHandler(BaseHTTPRequestHandler):
 
     def log_message(self, format: str, *args: object) -> None:
         """Nothing is logged: a path has the token."""
-
-
-def prepare_files(run: Run, page: str, title: str, folder: Path, showing: Showing) -> Served:
-    """What is to be served of a run; its trace is written into `folder`, which is private.
-    `showing`: shows how far of so many rows the trace has come; what it gives is called with how many more are done.
-    """
-    exporter = load_exporter("perfetto")
-    file = folder / f"trace{exporter.suffix}"
-
-    def trace(is_over: threading.Event) -> Path:
-        if not file.exists():
-            draft = file.with_suffix(".partial")
-            with showing(run.files.rows_at_most() * exporter.readings) as advance:
-
-                def on_rows(rows: int) -> None:
-                    if is_over.is_set():
-                        raise InterruptedError("nobody is served any more")
-                    advance(rows)
-
-                run.files.on_rows = on_rows
-                exporter.write_to(run, draft)
-            draft.replace(file)
-        return file
-
-    return Served(title, page.encode("utf-8", "backslashreplace"), trace, file.name)

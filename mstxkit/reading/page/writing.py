@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import base64
-import gzip
 import os
-from importlib import resources
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -45,7 +42,7 @@ def make_page(
 
     It is as fine as fits into BYTES_AT_MOST, and no coarser than the coarsest of `figures.DETAILS`.
     """
-    requests, sources, path = run.escalations(), _read_sources(), Path(run.path)
+    requests, path = run.escalations(), Path(run.path)
     others = {
         "escalations": _list_escalations(run, requests, None if to_perfetto else folder),
         "requests_left_out": requests.height - _REQUESTS,
@@ -60,16 +57,15 @@ def make_page(
     whole = {**summary, "limits": _tell_limits(choice), "links": links, "devices": of_devices}
     page = ""
     for detail in figures.DETAILS:
-        page = _make_page(run, whole, others, choice, detail, sources)
+        page = _make_page(run, whole, others, choice, detail)
         if len(page.encode("utf-8", "backslashreplace")) <= BYTES_AT_MOST:
             break
     return page
 
 
 def _make_page(
-    run: Run, summary: dict[str, Any], others: dict[str, Any], choice: ReportChoice, detail: figures.Detail,
-    sources: dict[str, str],
-) -> str:  # fmt: skip
+    run: Run, summary: dict[str, Any], others: dict[str, Any], choice: ReportChoice, detail: figures.Detail
+) -> str:
     # Who is slow, then those in which members wait for each other, then those with the most members.
     first = next((row["role"] for row in summary["stragglers"]), None)
     every = sorted(run.roles.runs, key=lambda role: (role.role != first, role.is_free, -len(role.members), role.role))
@@ -90,7 +86,7 @@ def _make_page(
     names = [escape_name(role.role) or figures.ALL for role in left_out]
     drawn = {**scripted, **others, "roles": roles, "roles_left_out": names}
     bodies = {key: getattr(sections, f"show_{key}")(summary, drawn) for key, *_ in document.SECTIONS}
-    return document.write_page(summary, scripted, bodies, sources)
+    return document.write_page(summary, scripted, bodies)
 
 
 def _tell_limits(choice: ReportChoice) -> str:
@@ -101,18 +97,6 @@ def _tell_limits(choice: ReportChoice) -> str:
         rest = "" if lines else "; this page is of the whole run"
         lines.append(f"{names}: these choose what the report as text and as JSON shows{rest}.")
     return " ".join(lines)
-
-
-def _read_sources() -> dict[str, str]:
-    """`plotly.js-cartesian-dist-min` 4.1.1 of npm, compressed, and what is our own."""
-    own = resources.files(__package__)
-    plotly = (own / "plotly-cartesian.min.js.gz").read_bytes()
-    return {
-        "css": (own / "page.css").read_text("utf-8"), "page": (own / "page.js").read_text("utf-8"),
-        "html": (own / "page.html").read_text("utf-8"),
-        "plotly": base64.b64encode(plotly).decode("ascii"),
-        "plotly_hash": document.sign_script(gzip.decompress(plotly).decode("utf-8")),
-    }  # fmt: skip
 
 
 def _list_escalations(run: Run, requests: pl.DataFrame, folder: Path | None) -> list[dict[str, Any]]:

@@ -26,7 +26,7 @@ def render_report(summary: dict[str, Any], everything: bool = False, top: int | 
     parts += [Text(summary["judged"]["behind"], "bold yellow")] * bool(summary["judged"]["behind"])
     by_devices = (devices.tell_last(latest, summary["path"]) for latest in summary["by_devices"])
     parts += _set_apart([Text(for_terminal(line)) for line in by_devices])
-    parts += [Text(), *_step_time(summary), *step_words.render_steps(summary, everything)]
+    parts += [Text(), _step_time(summary), *step_words.render_steps(summary, everything)]
     parts += _set_apart(stage_table(summary["stages"], everything) if summary["stages"] else [])
     parts += waits.render_waits(summary["waits"])
     parts += _set_apart([range_table(summary["ranges"], top, everything)] if summary["ranges"] else [])
@@ -66,19 +66,19 @@ def _of_run(summary: dict[str, Any]) -> Text:
     return text
 
 
-def _step_time(summary: dict[str, Any]) -> list[RenderableType]:
+def _step_time(summary: dict[str, Any]) -> Text:
     time = summary["step_time"]
     if time is None:
         nothing = not (summary["stages"] or summary["ranges"])
-        return [Text("No range has ended." if nothing else "No step was counted: times are of the whole run.")]
+        return Text("No range has ended." if nothing else "No step was counted: times are of the whole run.")
     text = Text.assemble("A step takes ", (write_duration(time["step_ns"]), "bold"))
     if time["processes"] == 1:
         whose = f" in {time['slowest']['label']}" if sum(summary["states"].values()) > 1 else ""
-        return [text.append(f"{whose}, the mean of {time['steps']}")]
+        return text.append(f"{whose}, the mean of {time['steps']}")
     if time["slowest"]["step_ns"] <= ALIKE * time["fastest"]["step_ns"]:
-        return [text.append(f" in all {time['processes']} processes alike")]
+        return text.append(f" in all {time['processes']} processes alike")
     ends = [f"{write_duration(time[word]['step_ns'])} in {time[word]['label']}" for word in ("fastest", "slowest")]
-    return [text.append(f" in the middle of {time['processes']} processes: from {ends[0]} to {ends[1]}")]
+    return text.append(f" in the middle of {time['processes']} processes: from {ends[0]} to {ends[1]}")
 
 
 def _own_cost(summary: dict[str, Any]) -> Text:

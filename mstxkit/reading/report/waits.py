@@ -15,6 +15,7 @@ from .units import write_duration
 _SUMMED = ("count", "waited_ns", "busy_ns", "unaccounted_ns", "before_ns", "between_ns", "after_ns")
 # A part of the rest that is smaller is not told on a terminal, nor are more names than these.
 _LEAST_SHARE, _MOST_NAMES = 0.05, 3
+_PLACES = {"before_ns": "before they began", "between_ns": "between", "after_ns": "after they ended"}
 
 
 def summarise_waits(
@@ -48,21 +49,18 @@ def render_waits(entries: list[dict[str, Any]]) -> list[Text]:
         return []
     has_steps = any(entry["steps"] for entry in entries)
     several = len({entry["controller"]["label"] for entry in entries}) > 1
-    head = Text.assemble("\n", ("Driver and workers", "bold"), ", a step" if has_steps else "")
-    return [head, *(_write_line(entry, several) for entry in entries)]
-
-
-def _write_line(entry: dict[str, Any], several: bool) -> Text:
-    """With where the unaccounted time lies, and what other ranges tell of it."""
-    steps = max(entry["steps"], 1)
-    waited, busy, rest = (write_duration(entry[name] / steps) for name in ("waited_ns", "busy_ns", "unaccounted_ns"))
-    who = f"driver {escape_name(entry['controller']['label'])}" if several else "driver"
-    sentence = f": {who} waited {waited}, workers were busy {busy}, unaccounted {rest}"
-    least_ns = max(_LEAST_SHARE * entry["unaccounted_ns"], 1)
-    places = (("before_ns", "before they began"), ("between_ns", "between"), ("after_ns", "after they ended"))
-    lying = [(entry[name], text) for name, text in places] if entry["busy_ns"] else []
-    parts = ", ".join(f"{write_duration(ns / steps)} {text}" for ns, text in lying if ns >= least_ns)
-    telling = [other for other in entry["meanwhile"] if other["ns"] >= least_ns][:_MOST_NAMES]
-    names = ", ".join(f"{escape_name(other['name'])} {write_duration(other['ns'] / steps)}" for other in telling)
-    clauses = "; ".join(filter(None, [parts, f"in it {names}" if names else ""]))
-    return Text.assemble((escape_name(entry["stage"]), "bold"), sentence, (f" ({clauses})" if clauses else "", "dim"))
+    lines = [Text.assemble("\n", ("Driver and workers", "bold"), ", a step" if has_steps else "")]
+    for entry in entries:
+        steps, stage = max(entry["steps"], 1), escape_name(entry["stage"])
+        times = (write_duration(entry[name] / steps) for name in ("waited_ns", "busy_ns", "unaccounted_ns"))
+        who = f"driver {escape_name(entry['controller']['label'])}" if several else "driver"
+        sentence = "{} waited {}, workers were busy {}, unaccounted {}".format(who, *times)
+        # Where the unaccounted time lies, and what other ranges tell of it.
+        least_ns = max(_LEAST_SHARE * entry["unaccounted_ns"], 1)
+        lying = [(entry[name], text) for name, text in _PLACES.items()] if entry["busy_ns"] else []
+        parts = ", ".join(f"{write_duration(ns / steps)} {text}" for ns, text in lying if ns >= least_ns)
+        telling = [other for other in entry["meanwhile"] if other["ns"] >= least_ns][:_MOST_NAMES]
+        names = ", ".join(f"{escape_name(other['name'])} {write_duration(other['ns'] / steps)}" for other in telling)
+        clauses = "; ".join(filter(None, [parts, f"in it {names}" if names else ""]))
+        lines.append(Text.assemble((stage, "bold"), f": {sentence}", (f" ({clauses})" if clauses else "", "dim")))
+    return lines

@@ -43,8 +43,7 @@ def serving(run: Path, tmp_path: Path) -> Iterator[server.PageServer]:
 
 @contextmanager
 def served(run: Path, folder: Path, showing: server.Showing) -> Iterator[server.PageServer]:
-    content = server.prepare_files(open_run(run), "<h1>page</h1>", "exp7 &lt;b&gt;", folder, showing)
-    with server.PageServer(content) as opened:
+    with server.PageServer(open_run(run), "<h1>page</h1>", "exp7 &lt;b&gt;", folder, showing) as opened:
         thread = threading.Thread(target=opened.serve_forever, kwargs={"poll_interval": 0.01})
         thread.start()
         yield opened
