@@ -45,10 +45,8 @@ def evaluate_attributes(site: Any, attributes: Attributes, /, *args: Any, **kwar
 
 def add_sample(site: Any, took_ns: int, calls: int = EVERY) -> None:
     """Reading the attributes of one call took so long; unless that is dear, it stands for so many calls."""
-    try:
+    with faults.noted("cost of attributes"):
         state.add_cost(site, took_ns if took_ns > _DEAR_NS else took_ns * calls)
-    except Exception as exc:
-        faults.note_fault("cost of attributes", exc)
 
 
 def _evaluate_attributes(attributes: Attributes, args: Any, kwargs: Any) -> dict[str, Any] | None:

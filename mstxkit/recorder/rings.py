@@ -35,7 +35,6 @@ _ENDS_WITHIN_S = 1.0
 _GROUPS_AT_MOST, _CALLS_AT_MOST = 64, 4096
 
 Put = Callable[[bytes, "dict[str, Any]"], None]
-Read = Callable[[], object]
 
 
 class RingSchedule:
@@ -85,14 +84,16 @@ class Rings:
 
     def tell_calls(self, everything: bool = False) -> None:
         """At each tick: hand over what Python code has entered since. Never raises."""
-        self._read_alone(lambda: self._tell_calls(everything), lambda exc: faults.note_fault("entries", exc))
+        self._read_alone(lambda: self._tell_calls(everything), is_of_ring=False)
 
-    def _read_alone(self, read: Read, on_failure: Callable[[Exception], object], wait_s: float = 0.0) -> None:
+    def _read_alone(self, read: Callable[[], object], wait_s: float = 0.0, is_of_ring: bool = True) -> None:
+        """Unless somebody else is at it, or torch's ring has failed before."""
         if not self._is_off and self._reading.acquire(timeout=wait_s):
             try:
                 read()
             except Exception as exc:
-                on_failure(exc)
+                self._is_off |= is_of_ring
+                faults.note_fault("rings" if is_of_ring else "entries", exc)
             finally:
                 self._reading.release()
 
@@ -104,12 +105,12 @@ class Rings:
 
     def consider(self) -> None:
         """Once a second: read the ring if it is time. Never raises. *Cost*: microseconds where it is not."""
-        self._read_alone(lambda: self._read_if_due(HELD_AT_MOST_MS), self._turn_off)
+        self._read_alone(lambda: self._read_if_due(HELD_AT_MOST_MS))
 
     def read_now(self) -> None:
         """At a hang, or another's death: hand over what is new, and what is waited for. Never raises."""
         self.tell_calls(everything=True)
-        self._read_alone(lambda: self._read_if_due(HELD_AT_A_HANG_MS, is_wanted=True), self._turn_off)
+        self._read_alone(lambda: self._read_if_due(HELD_AT_A_HANG_MS, is_wanted=True))
 
     def _read_if_due(self, held_at_most_ms: float, is_wanted: bool = False) -> None:
         if torch_rings.is_set_up():
@@ -126,7 +127,7 @@ class Rings:
 
     def finish(self) -> None:
         """The end: hand over what is new, as far as it may still be read. Never raises."""
-        self._read_alone(self._read_last, self._turn_off, _ENDS_WITHIN_S)
+        self._read_alone(self._read_last, _ENDS_WITHIN_S)
 
     def _read_last(self) -> None:
         self._tell_calls(everything=True)
@@ -135,10 +136,6 @@ class Rings:
         if self._groups and is_safe:
             self._read(HELD_AT_THE_END_MS)
         self._is_off = True
-
-    def _turn_off(self, exc: Exception) -> None:
-        self._is_off = True
-        faults.note_fault("rings", exc)
 
     def _read(self, held_at_most_ms: float) -> None:
         self._schedule.was_read(engine.current_step(), time.monotonic())
