@@ -22,7 +22,6 @@ _LIKE_FUNCTIONS = (
     types.WrapperDescriptorType, types.MethodDescriptorType, types.ClassMethodDescriptorType,
     type(functools.lru_cache(lambda: None)),
 )  # fmt: skip
-_OF_STATE = ("is_on", "timed", "driven", "opened", "stored", "step", "current_stage")
 # lru_cache keeps these on its type, where copying attributes does not find them.
 _CACHE_CONTROLS = ("cache_info", "cache_clear", "cache_parameters")
 # What was decorated last where Ray is.
@@ -41,11 +40,9 @@ class RangeSettings(NamedTuple):
 
 def decorate_target(settings: tuple[object, object, object, object, Any], target: Any) -> Any:
     """Give `target` ranges, as `mstx_timer` and a `Range` used as a decorator do. `settings`: of `RangeSettings`."""
-    try:
+    with faults.noted("decorating"):
         return _decorate_target(target, RangeSettings(*settings))
-    except Exception as exc:
-        faults.note_fault("decorating", exc)
-        return target
+    return target
 
 
 def _decorate_target(target: Any, settings: RangeSettings) -> Any:
@@ -152,7 +149,7 @@ def _make_wrapper(target: Any, site: Any, settings: RangeSettings) -> FunctionTy
     _look_above()
     held = {
         # Pickled as names of `state`: a wrapper that travels uses the engine of where it arrives.
-        **{role: getattr(state, role) for role in _OF_STATE},
+        **{role: getattr(state, role) for role in state.HELD},
         "site": site,
         "function": target,
         "stream": settings.stream,
