@@ -51,8 +51,7 @@ class noted:
     def __init__(self, where: str, kinds: type[Exception] | tuple[type[Exception], ...] = Exception) -> None:
         self._where, self._kinds = where, kinds
 
-    def __enter__(self) -> None:
-        pass
+    def __enter__(self) -> None: ...
 
     def __exit__(self, kind: object, exc: BaseException | None, traceback: object) -> bool:
         if not isinstance(exc, self._kinds):
