@@ -10,7 +10,7 @@ the attributes of decorated functions took, and for each call a constant for the
 from __future__ import annotations
 
 import time
-from typing import Any, Callable, NamedTuple, Sequence
+from typing import Any, Callable, Sequence
 
 _CALM_NS = 10_000_000_000
 # A record of coalesced calls is written each second at least: with fewer calls than this there is little to save, and
@@ -20,12 +20,7 @@ _STORM_PER_S = 100
 _COALESCED_NS = 200
 _ROUNDS = 200
 
-
-class Throttling(NamedTuple):
-    """Coalesce all calls of a site from now on (`on`), or no more."""
-
-    site: Any
-    on: bool
+Throttling = tuple[Any, bool]  # a site, and whether all of its calls are coalesced from now on, or no more
 
 
 class _Account:
@@ -104,7 +99,7 @@ class Governor:
             recorded_ns -= account.spent_ns
             fixed_ns += account.new_calls * min(account.full_ns / 4, _COALESCED_NS)
             account.is_held, account.calm_since_ns = True, None
-            changes.append(Throttling(account.site, True))
+            changes.append((account.site, True))
         return changes
 
     def _let_go(self, budget_ns: float, now_ns: int) -> list[Throttling]:
@@ -120,7 +115,7 @@ class Governor:
             account.calm_since_ns = now_ns if account.calm_since_ns is None else account.calm_since_ns
             if now_ns - account.calm_since_ns >= _CALM_NS:
                 account.is_held = False
-                changes.append(Throttling(account.site, False))
+                changes.append((account.site, False))
         return changes
 
     def _sorted_out(self) -> tuple[list[_Account], float, float]:
@@ -131,7 +126,7 @@ class Governor:
 
     def release(self) -> list[Throttling]:
         """Everything is recorded again."""
-        changes = [Throttling(site, False) for site in self.held]
+        changes = [(site, False) for site in self.held]
         for site in self.held:
             self._accounts[site].is_held = False
         self.held = ()
