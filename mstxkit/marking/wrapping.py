@@ -124,14 +124,6 @@ def _why_not(target: Any) -> str | None:
     return None if is_a_function else "decorate the function that it calls, or write `with mstx_range(…)` around calls"
 
 
-def _look_above() -> None:
-    """Say once, as the next is decorated, what Ray does not see: it reads what `@ray.method` says further below."""
-    for wrapper in (*_below,):
-        inner = getattr(vars(wrapper).get("__wrapped__"), "__dict__", {})
-        if any(str(key).startswith("__ray_") and key not in inner for key in vars(wrapper)):
-            faults.say_once(f"put @mstx_timer above @ray.method, which Ray does not see below {wrapper.__qualname__}")
-
-
 def _name_of(target: Any) -> Any:
     return getattr(target, "__qualname__", None) or getattr(target, "__name__", None) or type(target).__qualname__
 
@@ -146,7 +138,10 @@ def _has_range_of(site: Any, function: Any) -> bool:
 
 
 def _make_wrapper(target: Any, site: Any, settings: RangeSettings) -> FunctionType:
-    _look_above()
+    for above in (*_below,):  # Ray reads what `@ray.method` says further below: said as the next is decorated
+        inner = getattr(vars(above).get("__wrapped__"), "__dict__", {})
+        if any(str(key).startswith("__ray_") and key not in inner for key in vars(above)):
+            faults.say_once(f"put @mstx_timer above @ray.method, which Ray does not see below {above.__qualname__}")
     held = {
         # Pickled as names of `state`: a wrapper that travels uses the engine of where it arrives.
         **{role: getattr(state, role) for role in state.HELD},
