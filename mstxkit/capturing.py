@@ -253,15 +253,13 @@ def _end_recording(end: Callable[[Recorder, Postponed, float], object], run: Pat
         faults.tell_hooks(current.when_ending)
         _take_recorder(None)
         deadline = time.monotonic() + recorder.limits.stop_s
-        try:
+        with faults.noted("capturing.end"):
             rings.ask("finish")
             keeper.tell("end", deadline)
             standby.stop(deadline)
             if last_words is not None:
                 last_words.end(deadline)
             end(recorder, keeper, deadline)
-        except Exception as exc:
-            faults.note_fault("capturing.end", exc)
         environment.put_back(_beside.environment_before)
         faults.tell_hooks(when_stopped)
 
@@ -289,7 +287,7 @@ def _before_fork() -> None:
         return
     faults.hold_logging()  # from here on locks of logging may be held for the fork, by this very thread
     deadline = time.monotonic() + forking.WAITS_AT_MOST_S * forking.SHARE
-    try:
+    with faults.noted("capturing.before_fork"):
         if (late := _late_start()) is not None:  # before the lock, which it needs to end
             forking.end_threads(late.leave_off, deadline)
         if _lock_of_process().acquire(timeout=max(0.0, deadline - time.monotonic())):
@@ -298,8 +296,6 @@ def _before_fork() -> None:
             forking.end_threads(_park_threads, deadline)
         elif _beside.has_lock == forker:
             hold_threads(_list_backgrounds(), deadline)
-    except Exception as exc:
-        faults.note_fault("capturing.before_fork", exc)
 
 
 def _park_threads(deadline: float) -> int:
@@ -321,10 +317,9 @@ def _after_fork_in_parent() -> None:
         _beside.at_forks.remove(threading.get_ident())
         return
     try:
-        if current.recorder is not None or _late_start() is not None:
-            forking.start_threads(_resume_threads)
-    except Exception as exc:
-        faults.note_fault("capturing.after_fork", exc)
+        with faults.noted("capturing.after_fork"):
+            if current.recorder is not None or _late_start() is not None:
+                forking.start_threads(_resume_threads)
     finally:
         if _beside.has_lock == threading.get_ident():
             go_on()
@@ -388,7 +383,7 @@ def _after_fork_in_child() -> None:
     identity.forget_part()
     if parent is None:
         return
-    try:
+    with faults.noted("capturing.in_forked_child"):
         parent.abandon()
         _beside.inherits_groups = identity.has_process_group()
         if forking.is_about_to_exec(sys._getframe().f_back):
@@ -396,8 +391,6 @@ def _after_fork_in_child() -> None:
         pool_children.stop_with_finalizers(_stop_in_child)
         _beside.late_start = LateStart(parent, _begin_late)
         _resume_threads()
-    except Exception as exc:
-        faults.note_fault("capturing.in_forked_child", exc)
 
 
 def _begin_late(slow: Any) -> None:
@@ -432,11 +425,9 @@ def _at_exit() -> None:
 
 def _hand_over(keeper: Postponed, deadline: float) -> None:
     """In the sealer's thread, which may have made the keeper just now; or at the end of the interpreter."""
-    try:
+    with faults.noted("keeper"):
         keeper.ask("end", deadline)
         keeper.ask("hand_over", lambda: time.monotonic() < deadline)
-    except Exception as exc:
-        faults.note_fault("keeper", exc)
 
 
 def _stop_in_child() -> None:

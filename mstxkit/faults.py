@@ -45,6 +45,21 @@ def note_fault(where: str, exc: BaseException) -> None:
         _log_fault(_WARNING, message, where, exc_info=(type(exc), exc, exc.__traceback__))
 
 
+class noted:
+    """An exception of these kinds that comes up inside is a fault at `where`, and comes no further."""
+
+    def __init__(self, where: str, kinds: type[Exception] | tuple[type[Exception], ...] = Exception) -> None:
+        self._where, self._kinds = where, kinds
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, kind: object, exc: BaseException | None, traceback: object) -> bool:
+        if not isinstance(exc, self._kinds):
+            return False
+        note_fault(self._where, exc)
+        return True
+
+
 def warn_once(where: str, message: str) -> None:
     """Count an event that is no exception (a cap reached, say) and log the first one."""
     if count_event(where):
@@ -127,7 +142,5 @@ def reset_counts() -> None:
 def tell_hooks(hooks: list[Callable[[], None]]) -> None:
     """Call all of these; a fault of one keeps it from nothing. Never raises."""
     for call in list(hooks):
-        try:
+        with noted("told"):
             call()
-        except Exception as exc:
-            note_fault("told", exc)

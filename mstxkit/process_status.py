@@ -104,11 +104,9 @@ def stage_times(step: int | None = None) -> dict[str, float]:
         return {}
     from .engine.choose import engine
 
-    try:
+    with faults.noted("stage_times", MemoryError):
         return engine.stage_times(step)
-    except MemoryError as exc:
-        faults.note_fault("stage_times", exc)
-        return {}
+    return {}
 
 
 def metrics() -> dict[str, float]:
@@ -128,12 +126,10 @@ def metrics() -> dict[str, float]:
         ...     mstxkit.metrics()
         {}
     """
-    try:
+    with faults.noted("metrics"):
         recorder = current.of_this_process()
         return {} if recorder is None else recorder.figures.values()
-    except Exception as exc:
-        faults.note_fault("metrics", exc)
-        return {}
+    return {}
 
 
 __all__ = ["Status", "metrics", "stage_times", "status"]

@@ -318,22 +318,23 @@ def test_a_module_opens_with_its_promise() -> None:
     assert in_files(first_words) == {}
 
 
-def catches_everything(handler: ast.ExceptHandler) -> bool:
-    """Is it `except Exception` or wider, and not just there to tidy up and raise again?"""
-    last = handler.body[-1]
-    if isinstance(last, ast.Raise) and last.exc is None:
+def catches_everything(node: ast.AST) -> bool:
+    """Is it `except Exception` or wider, and not just there to tidy up and raise again? Or `faults.noted` as wide?"""
+    if isinstance(node, ast.ExceptHandler):
+        last = node.body[-1]
+        if isinstance(last, ast.Raise) and last.exc is None:
+            return False
+        kinds = node.type.elts if isinstance(node.type, ast.Tuple) else [node.type]
+    elif isinstance(node, ast.Call) and ast.unparse(node.func) == "faults.noted":
+        given = [*node.args[1:], *(keyword.value for keyword in node.keywords)] or [None]
+        kinds = given[0].elts if isinstance(given[0], ast.Tuple) else given
+    else:
         return False
-    kinds = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
     return any(kind is None or getattr(kind, "id", "") in ("Exception", "BaseException") for kind in kinds)
 
 
 def test_only_listed_files_catch_everything() -> None:
-    catching = {
-        str(path.relative_to(PACKAGE))
-        for path in FILES
-        for node in nodes_of(path)
-        if isinstance(node, ast.ExceptHandler) and catches_everything(node)
-    }
+    catching = {str(path.relative_to(PACKAGE)) for path in FILES for node in nodes_of(path) if catches_everything(node)}
 
     assert catching == MAY_CATCH_EVERYTHING
 

@@ -53,6 +53,19 @@ def test_faults_are_counted_by_place() -> None:
     assert sum(faults.counts.values()) == 4
 
 
+def test_what_comes_up_inside_goes_no_further_unless_it_is_of_another_kind() -> None:
+    for exc in (raised(), OSError("full")):
+        with faults.noted("sealer", (ValueError, OSError)):
+            raise exc
+    for exc in (KeyError("of another kind"), KeyboardInterrupt()):
+        with pytest.raises(type(exc)), faults.noted("adopt", ValueError):
+            raise exc
+    with pytest.raises(SystemExit), faults.noted("adopt"):
+        raise SystemExit
+
+    assert faults.counts == {"sealer": 2}
+
+
 def test_only_the_first_fault_of_a_place_is_logged_and_with_its_traceback(caplog: pytest.LogCaptureFixture) -> None:
     for where in ("sealer", "adopt", "sealer", "adopt"):
         faults.note_fault(where, raised(f"in {where}"))

@@ -62,7 +62,11 @@ def plain_attribute(owner: Any, name: str) -> Any:
     held = _in_classes(kind, name)
     descriptor_names = ("__get__", "__set__", "__delete__")
     if id(type(held)) in _NO_DESCRIPTORS or all(_in_classes(type(held), n) is _MISSING for n in descriptor_names):
-        return _in_instance(owner, name)  # also where no class has it: `_MISSING` is no descriptor
+        # Also where no class has it: `_MISSING` is no descriptor. This reads the instance, then them, and runs nothing.
+        try:
+            return _plain_attribute(owner, name)
+        except AttributeError:
+            raise Unreadable(f"a {type_name(kind)} has no plain attribute {name}") from None
     if type(held) is MemberDescriptorType:
         try:
             return held.__get__(owner, kind)
@@ -80,14 +84,6 @@ def _in_classes(kind: type, name: str) -> Any:
         if held is not _MISSING:
             return held
     return _MISSING
-
-
-def _in_instance(owner: Any, name: str) -> Any:
-    """With no descriptor of that name in its classes, this reads the instance, then them, and runs nothing."""
-    try:
-        return _plain_attribute(owner, name)
-    except AttributeError:
-        raise Unreadable(f"a {type_name(type(owner))} has no plain attribute {name}") from None
 
 
 def _in_own_dict(owner: Any, name: str) -> Any:

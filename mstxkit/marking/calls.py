@@ -33,30 +33,24 @@ def evaluate_attributes(site: Any, attributes: Attributes, /, *args: Any, **kwar
     global _closely
     if not state.recording():
         return None
-    if not _closely and not _is_turn():
-        return _evaluate_attributes(attributes, args, kwargs)
-    before = thread_time_ns()  # without what other threads do meanwhile
-    values = _evaluate_attributes(attributes, args, kwargs)
-    took_ns = thread_time_ns() - before
-    add_sample(site, took_ns, 1 if _closely else EVERY)
-    _closely = EVERY if took_ns > _DEAR_NS else max(_closely - 1, 0)
+    is_measured = _closely > 0 or _is_turn()
+    before = thread_time_ns() if is_measured else 0  # without what other threads do meanwhile
+    values = None
+    try:
+        values = dict(attributes(*args, **kwargs) if callable(attributes) else attributes)
+    except Exception as exc:
+        faults.note_fault("attributes of a decorated function", exc)
+    if is_measured:
+        took_ns = thread_time_ns() - before
+        add_sample(site, took_ns, 1 if _closely else EVERY)
+        _closely = EVERY if took_ns > _DEAR_NS else max(_closely - 1, 0)
     return values
 
 
 def add_sample(site: Any, took_ns: int, calls: int = EVERY) -> None:
     """Reading the attributes of one call took so long; unless that is dear, it stands for so many calls."""
-    try:
+    with faults.noted("cost of attributes"):
         state.add_cost(site, took_ns if took_ns > _DEAR_NS else took_ns * calls)
-    except Exception as exc:
-        faults.note_fault("cost of attributes", exc)
-
-
-def _evaluate_attributes(attributes: Attributes, args: Any, kwargs: Any) -> dict[str, Any] | None:
-    try:
-        return dict(attributes(*args, **kwargs) if callable(attributes) else attributes)
-    except Exception as exc:
-        faults.note_fault("attributes of a decorated function", exc)
-        return None
 
 
 class Pieces:

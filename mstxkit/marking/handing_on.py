@@ -19,7 +19,9 @@ def carry_through_submit(original: Callable[..., Any], /, *args: Any, **kwargs: 
     if not engine.recording():
         return original(*args, **kwargs)
     carried = engine.carried()
-    if carried is None or len(args) < 2 or _leaves_the_interpreter(args[0]):
+    # One of InterpreterPoolExecutor (Python 3.14) pickles what it is given.
+    pools_of_interpreters = getattr(sys.modules.get("concurrent.futures.interpreter"), "InterpreterPoolExecutor", ())
+    if carried is None or len(args) < 2 or isinstance(args[0], pools_of_interpreters):
         return original(*args, **kwargs)
     return original(args[0], _run_inside, carried, *args[1:], **kwargs)
 
@@ -30,9 +32,3 @@ def _run_inside(carried: int, function: Callable[..., Any], /, *args: Any, **kwa
         return function(*args, **kwargs)
     finally:
         engine.carry(before)
-
-
-def _leaves_the_interpreter(executor: Any) -> bool:
-    """Is it one of InterpreterPoolExecutor (Python 3.14), which pickles what it is given?"""
-    module = sys.modules.get("concurrent.futures.interpreter")
-    return module is not None and isinstance(executor, module.InterpreterPoolExecutor)

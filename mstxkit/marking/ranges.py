@@ -117,7 +117,7 @@ def _teach_torch_compile(dynamo: ModuleType) -> None:
 
 def _connect_wrappers() -> None:
     """Let wrappers, ranges that decorate, and torch.compile find what they need."""
-    for name in ("is_on", "timed", "driven", "opened", "stored", "step", "current_stage", "recording"):
+    for name in (*state.HELD, "recording"):
         function = getattr(_marking, name)
         if isinstance(function, FunctionType):
             function.__module__ = state.__name__  # where pickle looks it up; those of the C engine say so already

@@ -14,7 +14,7 @@ from functools import lru_cache
 from types import CellType, CodeType, FunctionType, MethodType
 from typing import Any, Callable, Mapping, NamedTuple
 
-from . import off
+from . import off, state
 
 CALL, COROUTINE, GENERATOR = "call", "coroutine", "generator"
 ASYNC_GENERATOR, AWAITABLE, HANDING = "async generator", "awaitable", "plain, over a coroutine"
@@ -26,8 +26,8 @@ _RELOADERS = ("IPython.extensions.autoreload", "jurigged", "pydevd")
 _DECORATORS = 10  # one above another, at most
 # What a wrapper holds as its globals, under names that no parameter of its own has.
 _HELD = (
-    "is_on", "timed", "driven", "opened", "stored", "step", "current_stage", "site", "function", "stream",
-    "attributes", "constant", "evaluate", "in_pieces", "awaiting", "handing", "own_class",
+    *state.HELD, "site", "function", "stream", "attributes", "constant", "evaluate", "in_pieces", "awaiting", "handing",
+    "own_class",
 )  # fmt: skip
 # Held likewise where they are used: a parameter may have the name of a builtin.
 _BUILTINS: dict[str, Any] = {

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from typing import Any, Callable
 
+# Those that a wrapper holds.
+HELD = "is_on", "timed", "driven", "opened", "stored", "step", "current_stage"
 is_on: Callable[[object], bool]
 timed: Callable[..., Any]
 driven: Callable[..., Any]

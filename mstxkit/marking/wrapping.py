@@ -22,7 +22,6 @@ _LIKE_FUNCTIONS = (
     types.WrapperDescriptorType, types.MethodDescriptorType, types.ClassMethodDescriptorType,
     type(functools.lru_cache(lambda: None)),
 )  # fmt: skip
-_OF_STATE = ("is_on", "timed", "driven", "opened", "stored", "step", "current_stage")
 # lru_cache keeps these on its type, where copying attributes does not find them.
 _CACHE_CONTROLS = ("cache_info", "cache_clear", "cache_parameters")
 # What was decorated last where Ray is.
@@ -41,11 +40,9 @@ class RangeSettings(NamedTuple):
 
 def decorate_target(settings: tuple[object, object, object, object, Any], target: Any) -> Any:
     """Give `target` ranges, as `mstx_timer` and a `Range` used as a decorator do. `settings`: of `RangeSettings`."""
-    try:
+    with faults.noted("decorating"):
         return _decorate_target(target, RangeSettings(*settings))
-    except Exception as exc:
-        faults.note_fault("decorating", exc)
-        return target
+    return target
 
 
 def _decorate_target(target: Any, settings: RangeSettings) -> Any:
@@ -127,14 +124,6 @@ def _why_not(target: Any) -> str | None:
     return None if is_a_function else "decorate the function that it calls, or write `with mstx_range(…)` around calls"
 
 
-def _look_above() -> None:
-    """Say once, as the next is decorated, what Ray does not see: it reads what `@ray.method` says further below."""
-    for wrapper in (*_below,):
-        inner = getattr(vars(wrapper).get("__wrapped__"), "__dict__", {})
-        if any(str(key).startswith("__ray_") and key not in inner for key in vars(wrapper)):
-            faults.say_once(f"put @mstx_timer above @ray.method, which Ray does not see below {wrapper.__qualname__}")
-
-
 def _name_of(target: Any) -> Any:
     return getattr(target, "__qualname__", None) or getattr(target, "__name__", None) or type(target).__qualname__
 
@@ -149,10 +138,13 @@ def _has_range_of(site: Any, function: Any) -> bool:
 
 
 def _make_wrapper(target: Any, site: Any, settings: RangeSettings) -> FunctionType:
-    _look_above()
+    for above in (*_below,):  # Ray reads what `@ray.method` says further below: said as the next is decorated
+        inner = getattr(vars(above).get("__wrapped__"), "__dict__", {})
+        if any(str(key).startswith("__ray_") and key not in inner for key in vars(above)):
+            faults.say_once(f"put @mstx_timer above @ray.method, which Ray does not see below {above.__qualname__}")
     held = {
         # Pickled as names of `state`: a wrapper that travels uses the engine of where it arrives.
-        **{role: getattr(state, role) for role in _OF_STATE},
+        **{role: getattr(state, role) for role in state.HELD},
         "site": site,
         "function": target,
         "stream": settings.stream,

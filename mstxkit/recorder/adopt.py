@@ -26,20 +26,6 @@ from .sealed import SealedFiles, cut_torn_end
 _ROTATE_BYTES, _NO_QUOTA, _LOOKS_EVERY_S, _LOOKS_IN_VAIN = 1 << 29, 1 << 62, 0.5, 20
 
 
-class _Adopter(NamedTuple):
-    """Who seals, a process of the run or a command, and when those whom it watched were gone."""
-
-    name: str | None
-    when_gone: Callable[[str], int | None]
-
-    def saw(self, name: str) -> dict[str, Any]:
-        """What the end of a process says of that."""
-        if self.name is None:
-            return {}
-        gone_ns = self.when_gone(name)
-        return {"by": self.name, "gone_ns": gone_ns or time.monotonic_ns(), "watched": gone_ns is not None}
-
-
 class Adopted(NamedTuple):
     """One process whose live file was sealed."""
 
@@ -86,7 +72,7 @@ def collect_dead(
         if pointer.name.partition(layout.POINTER)[0] in but:
             continue
         try:
-            adopted.append(_adopt_file(folder, pointer, run_id, go_on, _Adopter(by, when_gone)))
+            adopted.append(_adopt_file(pointer, folder, run_id, go_on, by, when_gone))
         except _Interrupted:
             break
         except (OSError, ValueError, TypeError, KeyError, MstxkitError) as exc:
@@ -94,20 +80,23 @@ def collect_dead(
     return [adoption for adoption in adopted if adoption is not None]
 
 
-def _adopt_file(run: Path, pointer: Path, run_id: str, go_on: Callable[[], bool], adopter: _Adopter) -> Adopted | None:
+def _adopt_file(
+    pointer: Path, run: Path, run_id: str, go_on: Callable[[], bool], by: str | None,
+    when_gone: Callable[[str], int | None],
+) -> Adopted | None:  # fmt: skip
     about = documents.read_json(pointer, process_pointer.LIMIT_BYTES)
     if about is None or about.get("run") != run_id or life.is_alive(about) is not False:
         return None
     path = _checked_path(about, identity.process_name(about), run_id)
+    if about.get("boot") != identity.boot_id():  # nobody of today's saw when it was gone
+        by = None
     lock = live.life_of(path) if about.get("life") and path.parent.is_dir() else None
     if lock is not None and not life.hold_lock(lock):
         return None  # another one is adopting it
     try:
         claimed = _claim_pointer(pointer, has_lock=lock is not None)
         if claimed is not None:
-            if about.get("boot") != identity.boot_id():  # nobody of today's saw when it was gone
-                adopter = adopter._replace(name=None)
-            return _seal_claimed(run, claimed, pointer, _Left(about, path, run_id, adopter), go_on)
+            return _seal_claimed(claimed, pointer, _Left(run, run_id, about, path, go_on, by, when_gone))
         # Another one has done it meanwhile, and took the lock's file along: it has been made anew here.
         life.let_go(live.life_of(path))
         live.forget_folder(path.parent)
@@ -118,23 +107,26 @@ def _adopt_file(run: Path, pointer: Path, run_id: str, go_on: Callable[[], bool]
 
 
 class _Left(NamedTuple):
-    """What a process that no longer lives left behind: its pointer's fields, its live file, the run's id."""
+    """What a process that no longer lives left behind, and who seals it."""
 
-    about: dict[str, Any]
-    path: Path
+    run: Path
     run_id: str
-    adopter: _Adopter
+    about: dict[str, Any]  # its pointer's fields
+    path: Path  # of its live file
+    go_on: Callable[[], bool]
+    by: str | None
+    when_gone: Callable[[str], int | None]
 
     @property
     def name(self) -> str:
         return identity.process_name(self.about)
 
 
-def _seal_claimed(run: Path, claimed: Path, pointer: Path, left: _Left, go_on: Callable[[], bool]) -> Adopted | None:
+def _seal_claimed(claimed: Path, pointer: Path, left: _Left) -> Adopted | None:
     result = None
     try:
         try:
-            result = _seal_file(run, left, go_on)
+            result = _seal_file(left)
         except NewerVersionError:  # a newer mstxkit can read that
             raise
         except FormatError as exc:  # nothing in it can be read: it is left where it is, and no longer announced
@@ -186,35 +178,35 @@ def _map_file(path: Path) -> mmap.mmap:
         return mmap.mmap(descriptor, 0, mmap.MAP_PRIVATE, mmap.PROT_READ)
 
 
-def _seal_file(run: Path, left: _Left, go_on: Callable[[], bool]) -> Adopted | None:
+def _seal_file(left: _Left) -> Adopted | None:
+    result = None
     try:
         mapping = _map_file(left.path)
     except FileNotFoundError:
         return None  # its process was killed before it was made, its host was started anew, or somebody removed it
     except ValueError:
-        mapping = None  # empty: killed while it was made
-    result = None
-    if mapping is not None:
+        pass  # empty: killed while it was made
+    else:
         with mapping, memoryview(mapping) as view:
-            result = _seal_view(run, left, view, go_on)
+            result = _seal_view(left, view)
     for suffix in (layout.LIVE_SUFFIX, layout.STACKS_SUFFIX, layout.TOLD_SUFFIX):
         left.path.with_suffix(suffix).unlink(missing_ok=True)
     return result
 
 
-def _seal_view(run: Path, left: _Left, view: memoryview, go_on: Callable[[], bool]) -> Adopted | None:
+def _seal_view(left: _Left, view: memoryview) -> Adopted | None:
     if not any(view[: len(livefile.MAGIC)]):
         return None  # killed before it was laid out
     header = livefile.read_header(view)
     who = livefile.read_identity(view)
     if who.get("run", left.run_id) != left.run_id:
         raise MstxkitError(f"{left.name} belongs to another run; it is left alone")
-    folders = [*sealed_place.on_this_host(run, left.run_id), run / layout.SEALED]
+    folders = [*sealed_place.on_this_host(left.run, left.run_id), left.run / layout.SEALED]
     names = _names_before(folders, left.name, view, header)
     has_nothing = who.get("parent") and not names and not livefile.read_slots(view, header)
     if has_nothing and not any(bank.raw for bank in blocks.banks_in_order(view, header.layout)):
         return None  # it was forked, and became another program or ended before it recorded anything
-    return _seal_banks(folders, names, left, view, go_on)
+    return _seal_banks(folders, names, left, view)
 
 
 def _names_before(folders: list[Path], name: str, view: memoryview, header: livefile.Header) -> list[str]:
@@ -228,16 +220,14 @@ def _names_before(folders: list[Path], name: str, view: memoryview, header: live
     return layout.in_order(filter(layout.is_sealed, sealed_place.all_names(folders, name)))
 
 
-def _seal_banks(
-    folders: list[Path], names: list[str], left: _Left, view: memoryview, go_on: Callable[[], bool]
-) -> Adopted:
+def _seal_banks(folders: list[Path], names: list[str], left: _Left, view: memoryview) -> Adopted:
     (sealed_before, has_ended), header = _sealed_before(folders, names), livefile.read_header(view)
     # On this host's own disk, where it has one: the run's may be full.
     files = SealedFiles(folders[0], left.name, _ROTATE_BYTES, _NO_QUOTA, lambda count: None, before=names)
     try:
         records = 0
-        for _, block in blocks.of_left_banks(view, header.layout, sealed_before):
-            if not go_on():
+        for block in blocks.of_left_banks(view, header.layout, sealed_before):
+            if not left.go_on():
                 raise _Interrupted
             files.append(block)
             records += block.records
@@ -245,8 +235,11 @@ def _seal_banks(
             return Adopted(left.name, records, False)
         open_ranges = blocks.of_open_ranges(view)
         # In one write: a killed adopter leaves both or none.
-        seen, death = left.adopter.saw(left.name), stacks.left_beside(left.path).death
-        death = {**death, **seen} if seen.get("watched") else {**seen, **death}  # who watched it knows the order best
+        death = stacks.left_beside(left.path).death
+        if left.by is not None:
+            gone_ns = left.when_gone(left.name)
+            seen = {"by": left.by, "gone_ns": gone_ns or time.monotonic_ns(), "watched": gone_ns is not None}
+            death = {**seen, **death} if gone_ns is None else {**death, **seen}  # who watched it knows the order best
         ended = "left" if life.has_execed(left.about) else "killed"
         end = blocks.of_end(view, "exit" if header.state == livefile.CLOSED else ended, **death)
         files.append((open_ranges or Indexed(b"")) + end, is_last=True)

@@ -47,7 +47,7 @@ class BlockWriter:
     def write_rest(self, sealed: Mapping[int, int], error: str | None) -> None:
         """Write what is left once the engine has let go. `sealed`: as of `write_bank`, of banks that are written."""
         view = self._live.view
-        for _, block in blocks.of_left_banks(view, self._live.layout, sealed):
+        for block in blocks.of_left_banks(view, self._live.layout, sealed):
             self._files.append(block)
         # First of all: what this evicts must be in the last counters.
         self._files.make_room(len(_last_blocks(view, error).data) + _MORE_BYTES)

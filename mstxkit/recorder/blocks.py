@@ -37,11 +37,9 @@ def encode_texts(texts: bytes) -> bytes:
     return text_columns.seal_texts(texts, columns)
 
 
-def of_left_banks(
-    view: livefile.Buffer, layout: livefile.Layout, sealed: Mapping[int, int] = {}
-) -> Iterator[tuple[int, Indexed]]:
-    """(sequence number, block) of every bank in a live file that nobody writes any more, oldest first. `sealed`:
-    sequence number of each bank that is on disk already, with its records and attributes.
+def of_left_banks(view: livefile.Buffer, layout: livefile.Layout, sealed: Mapping[int, int] = {}) -> Iterator[Indexed]:
+    """A block of every bank in a live file that nobody writes any more, oldest first. `sealed`: sequence number of each
+    bank that is on disk already, with its records and attributes.
     """
     for bank in banks_in_order(view, layout):
         before = sealed.get(bank.seq, 0)
@@ -51,7 +49,7 @@ def of_left_banks(
                 stored = encode_texts(texts)
                 stream = b"".join((stored, planes, attributes))
                 content = segment.Content(stream, texts, len(stored), n, m, segment.Extent(*extent))
-                yield bank.seq, of_records(view, content, bank.seq, bank.origin)
+                yield of_records(view, content, bank.seq, bank.origin)
 
 
 def of_open_ranges(view: livefile.Buffer) -> Indexed | None:

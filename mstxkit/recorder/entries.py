@@ -153,41 +153,32 @@ def _taking_async(original: Any) -> Any:
 
 def _waited_since(began_ns: int) -> None:
     """Keep it, unless it was for a part of its own, in no stage, or in a thread that a pool lends. Never raises."""
-    try:
+    with faults.noted("entries"):
         frame, stage = sys._getframe(2), _current_stage()
         while (root := frame.f_globals.get("__name__", "").partition(".")[0]) in _BETWEEN and frame.f_back is not None:
             frame = frame.f_back
         pooled = getattr(sys.modules.get("concurrent.futures.thread"), "_threads_queues", ())
         if stage is not None and root not in _OF_ITS_OWN and threading.current_thread() not in pooled:
             _put([collectives.TAKE, _takes(), stage, began_ns, monotonic_ns(), 0])
-    except Exception as exc:
-        faults.note_fault("entries", exc)
 
 
 def _count_calls(key: Any, group: Any) -> Count:
     """What numbers the calls of a group, or of a pair in it, from now on. Never raises."""
     try:
-        count = _count_of(group, None if isinstance(key, int) else key[1:])
+        called, number_in_ring = torch_rings.as_called(group, None if isinstance(key, int) else key[1:])
+        count = _counts.get(called.number)  # of a group or pair that has come back, as a handle of its own
+        if count is None and len(_channels) < _CHANNELS_AT_MOST:
+            flags = collectives.CALLED | (collectives.HOST_ALONE if torch_rings.runs_ahead(group) else 0)
+            _channels.append(_Channel(called, number_in_ring, flags))
+            count = _counts[called.number] = itertools.count(len(_channels) << _SEQUENCE_BITS).__next__
         if id(group) not in _living:
             _living[id(group)] = weakref.ref(group, functools.partial(_forget_group, id(group)))
-        return _by_call.setdefault(key, count)
+        return _by_call.setdefault(key, count or int)
     except KeyError:
         return int  # torch knows no such group, or not yet: 0 is no number
     except Exception as exc:
         faults.note_fault("entries", exc)
         return int
-
-
-def _count_of(group: Any, pair: Any) -> Count:
-    """Of a group or pair that has come back, as a handle of its own, the one that it had."""
-    called, number_in_ring = torch_rings.as_called(group, pair)
-    if called.number not in _counts:
-        if len(_channels) >= _CHANNELS_AT_MOST:
-            return int
-        flags = collectives.CALLED | (collectives.HOST_ALONE if torch_rings.runs_ahead(group) else 0)
-        _channels.append(_Channel(called, number_in_ring, flags))
-        _counts[called.number] = itertools.count(len(_channels) << _SEQUENCE_BITS).__next__
-    return _counts[called.number]
 
 
 def _forget_group(number: int, _: object) -> None:

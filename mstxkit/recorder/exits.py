@@ -110,14 +110,12 @@ class Unhandled:
         if tell is None or self._count >= _AT_MOST or issubclass(kind, _ENDINGS):
             return
         self._count += 1
-        try:
+        with faults.noted("unhandled"):
             import traceback
 
             text = "".join(traceback.format_exception(kind, exc, trace, limit=-20, chain=False))[-_TEXT_AT_MOST:]
             about = {"type": kind.__name__, "text": text, "thread": thread[:64], "is_main": is_main}
             tell({**about, "time_ns": time.time_ns()})
-        except Exception as exc:
-            faults.note_fault("unhandled", exc)
 
     def put_back(self) -> None:
         """The hooks that were there before, unless somebody has set his own since: his calls ours, which says nothing

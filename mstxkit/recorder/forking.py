@@ -99,7 +99,7 @@ def watch_forks() -> None:
 
 
 def _run_waiting(_: object) -> int:
-    try:
+    with faults.noted("forking"):
         # Is Python in an after-fork call of somebody who registered later, such as `logging`'s, imported since?
         asked, above = (_waiting[0][1], sys._getframe(1).f_back) if _waiting else (None, None)
         while above is not None and above is not asked:
@@ -109,8 +109,6 @@ def _run_waiting(_: object) -> int:
         else:
             while _waiting:
                 _waiting.pop()[0]()
-    except Exception as exc:
-        faults.note_fault("forking", exc)
     return 0
 
 

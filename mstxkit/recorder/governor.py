@@ -10,7 +10,7 @@ the attributes of decorated functions took, and for each call a constant for the
 from __future__ import annotations
 
 import time
-from typing import Any, Callable, NamedTuple, Sequence
+from typing import Any, Callable, Sequence
 
 _CALM_NS = 10_000_000_000
 # A record of coalesced calls is written each second at least: with fewer calls than this there is little to save, and
@@ -20,18 +20,14 @@ _STORM_PER_S = 100
 _COALESCED_NS = 200
 _ROUNDS = 200
 
-
-class Throttling(NamedTuple):
-    """Coalesce all calls of a site from now on (`on`), or no more."""
-
-    site: Any
-    on: bool
+Throttling = tuple[Any, bool]  # a site, and whether all of its calls are coalesced from now on, or no more
 
 
 class _Account:
     """One site: what it had cost at the last look, what a call costs while recorded, and since when it is calm."""
 
-    def __init__(self) -> None:
+    def __init__(self, site: Any) -> None:
+        self.site = site
         self.calls, self.cost_ns = 0, 0
         self.full_ns = 0.0
         self.new_calls, self.spent_ns = 0, 0.0
@@ -50,6 +46,11 @@ class _Account:
     def if_recorded_ns(self) -> float:
         """What its calls would have cost recorded."""
         return self.new_calls * self.full_ns
+
+    @property
+    def is_fixed(self) -> bool:
+        """Can nothing be saved here? Stages and rare calls are always recorded, and what is coalesced is so already."""
+        return self.is_held or not self.is_storm or self.site.stage is not None
 
 
 class Governor:
@@ -71,7 +72,7 @@ class Governor:
         engine's `site_costs()`: calls, their cost and how many were coalesced, since the process began.
         """
         for site, calls, cost_ns, _ in costs:
-            self._accounts.setdefault(site, _Account()).look(calls, cost_ns, self._outside_ns)
+            self._accounts.setdefault(site, _Account(site)).look(calls, cost_ns, self._outside_ns)
         elapsed_ns = 0 if self._at_ns is None else now_ns - self._at_ns
         self._at_ns = now_ns
         if elapsed_ns <= 0:
@@ -85,30 +86,28 @@ class Governor:
         budget_ns = self.budget_ratio * elapsed_ns
         changes = self._hold(budget_ns) or self._let_go(budget_ns, now_ns)
         if changes:
-            self.held = tuple(site for site, account in self._accounts.items() if account.is_held)
+            self.held = tuple(account.site for account in self._accounts.values() if account.is_held)
         return changes
 
     def _hold(self, budget_ns: float) -> list[Throttling]:
         """Coalesce the costliest until the rest fits."""
         free, fixed_ns, recorded_ns = self._sorted_out()
         changes = []
-        for site, account in sorted(free, key=lambda pair: -pair[1].spent_ns):
+        for account in sorted(free, key=lambda account: -account.spent_ns):
             if recorded_ns <= _room_in(budget_ns, fixed_ns):
                 break
             recorded_ns -= account.spent_ns
             fixed_ns += account.new_calls * min(account.full_ns / 4, _COALESCED_NS)
             account.is_held, account.calm_since_ns = True, None
-            changes.append(Throttling(site, True))
+            changes.append((account.site, True))
         return changes
 
     def _let_go(self, budget_ns: float, now_ns: int) -> list[Throttling]:
         """Record again what would have fitted for ten seconds, the cheapest first."""
-        held = [(site, account) for site, account in self._accounts.items() if account.is_held]
-        if not held:
-            return []
         _, fixed_ns, recorded_ns = self._sorted_out()
+        held = [account for account in self._accounts.values() if account.is_held]
         changes = []
-        for site, account in sorted(held, key=lambda pair: pair[1].if_recorded_ns):
+        for account in sorted(held, key=lambda account: account.if_recorded_ns):
             if recorded_ns + account.if_recorded_ns > _room_in(budget_ns, fixed_ns - account.spent_ns):
                 account.calm_since_ns = None
                 continue
@@ -116,27 +115,22 @@ class Governor:
             account.calm_since_ns = now_ns if account.calm_since_ns is None else account.calm_since_ns
             if now_ns - account.calm_since_ns >= _CALM_NS:
                 account.is_held = False
-                changes.append(Throttling(site, False))
+                changes.append((account.site, False))
         return changes
 
-    def _sorted_out(self) -> tuple[list[tuple[Any, _Account]], float, float]:
+    def _sorted_out(self) -> tuple[list[_Account], float, float]:
         """The sites where something can be saved; ns that all others have spent; ns that these have."""
-        free = [(site, account) for site, account in self._accounts.items() if not _is_fixed(site, account)]
-        fixed_ns = sum(account.spent_ns for site, account in self._accounts.items() if _is_fixed(site, account))
-        return free, fixed_ns, sum(account.spent_ns for _, account in free)
+        free = [account for account in self._accounts.values() if not account.is_fixed]
+        fixed_ns = sum(account.spent_ns for account in self._accounts.values() if account.is_fixed)
+        return free, fixed_ns, sum(account.spent_ns for account in free)
 
     def release(self) -> list[Throttling]:
         """Everything is recorded again."""
-        changes = [Throttling(site, False) for site in self.held]
+        changes = [(site, False) for site in self.held]
         for site in self.held:
             self._accounts[site].is_held = False
         self.held = ()
         return changes
-
-
-def _is_fixed(site: Any, account: _Account) -> bool:
-    """Can nothing be saved here? Stages and rare calls are always recorded, and what is coalesced is so already."""
-    return account.is_held or not account.is_storm or site.stage is not None
 
 
 def _room_in(budget_ns: float, fixed_ns: float) -> float:

@@ -42,16 +42,14 @@ class HandingOver:
         """Hand over what is over. Was there any? Never raises: what could not be written waits, up to a bound.
         `everything`: also of the step in force. `is_end`: there will be no more.
         """
-        try:
+        with faults.noted("handing_over"):
             rows = engine.take_summaries(everything)
             self.has_steps = self.has_steps or handed_over.has_steps(rows)
             self._waiting = (self._waiting + rows)[-_WAITING_AT_MOST:]
             if self._waiting or (is_end and self._ring.is_made):
                 self._put(is_end)
             return bool(rows)
-        except Exception as exc:
-            faults.note_fault("handing_over", exc)
-            return False
+        return False
 
     def _put(self, is_end: bool) -> None:
         mark = livefile.identity_mark(self._live.view)

@@ -86,8 +86,11 @@ class Keeper:
         # Are sealed files written on this host's own disk, so that recording needs no answer of the run folder?
         self._is_apart = self._care is not None and self._care.place is not None
         self.background = Background("mstxkit-keeper", self._turn, lambda: self._neighbours.wake())
-        if not is_forked:
-            self._begin()
+        if not is_forked:  # become keeper, if there is none, and look after what was left before
+            with faults.noted("keeper"):
+                self._has_looked = len(process_pointer.all_here(self._run)) <= 1
+                self.look()
+                self.consider()
 
     @property
     def _neighbours(self) -> Neighbours:
@@ -97,15 +100,6 @@ class Keeper:
 
             self._made_neighbours = Neighbours(self._folder)
         return self._made_neighbours
-
-    def _begin(self) -> None:
-        """At the start: become keeper, if there is none, and look after what was left before. Never raises."""
-        try:
-            self._has_looked = len(process_pointer.all_here(self._run)) <= 1
-            self.look()
-            self.consider()
-        except Exception as exc:
-            faults.note_fault("keeper", exc)
 
     def look(self) -> None:
         """Every few seconds, on a thread of ours: become keeper where there is none any more, and work once there are
@@ -131,7 +125,7 @@ class Keeper:
         """Once a second, on a thread of ours: `look` where it is time, and what the keeper does beside watching others.
         Gives the CPU time that the keeper's thread has taken since, ns. Never raises.
         """
-        try:
+        with faults.noted("keeper"):
             if self._looks.is_due(time.monotonic()):
                 self.look()
             else:
@@ -143,8 +137,6 @@ class Keeper:
                 self._watchman.consider()
                 self._lookout.tell_if_due([self._own])
                 self._pass_on("turn")
-        except Exception as exc:
-            faults.note_fault("keeper", exc)
         spent_ns, self._spent_ns = self._spent_ns, 0
         return spent_ns
 
@@ -153,7 +145,7 @@ class Keeper:
         is safer. It always runs where sealed files are on this host's own disk: then this thread alone waits for a run
         folder that hangs. Never raises.
         """
-        try:
+        with faults.noted("keeper"):
             if not self._is_keeper or self.background.runs:
                 return
             if self._is_apart or not self._has_looked or self._others():
@@ -161,8 +153,6 @@ class Keeper:
                     if not self._is_over:
                         self._neighbours.open()
                         self.background.start()
-        except Exception as exc:
-            faults.note_fault("keeper", exc)
 
     def end(self, deadline: float) -> None:
         """End the thread for good, before `hand_over` or `resign`, after which nobody who looks takes the lock."""
@@ -210,11 +200,9 @@ class Keeper:
 
     def _start_care(self, when: str) -> None:
         """*Cost*: a `posix_spawn`, which copies nothing of this process."""
-        try:
+        with faults.noted("caretaking"):
             if self._care is not None:
                 detached.start_module("mstxkit.store.sealed_care", [when, *detached.words_of(self._care)])
-        except Exception as exc:
-            faults.note_fault("caretaking", exc)
 
     def _becomes_keeper(self) -> bool | None:
         """None: the last one has been here, and has removed the folder."""

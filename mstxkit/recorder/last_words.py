@@ -48,22 +48,17 @@ class LastWordsHere:
         self._stacks: StackFile | None = None
         self._unhandled: Unhandled | None = None
         self.background = Background("mstxkit-stacks", self._answer, self._wake)
-        try:
+        with faults.noted("last_words", (ImportError, OSError)):
             from .stack_file import StackFile  # a sub-interpreter, and a Python without libffi, cannot load it
 
             self._stacks = StackFile(live_file.with_suffix(layout.STACKS_SUFFIX))
             self._unhandled = Unhandled(self._of_exception)
-        except (ImportError, OSError) as exc:
-            faults.note_fault("last_words", exc)
 
     def consider(self) -> None:
         """Once a second, on a thread of ours."""
-        with self._starting:
-            try:
-                if not self._is_over and (self._pipe is None or self._looks.is_due(time.monotonic())):
-                    self._look()
-            except Exception as exc:
-                faults.note_fault("last_words", exc)
+        with self._starting, faults.noted("last_words"):
+            if not self._is_over and (self._pipe is None or self._looks.is_due(time.monotonic())):
+                self._look()
 
     def _look(self) -> None:
         if self._stacks is not None:
@@ -77,11 +72,9 @@ class LastWordsHere:
 
     def start(self) -> None:
         """Start the thread, or go on after `leave_off`, where it can be asked."""
-        try:
+        with faults.noted("last_words", RuntimeError):  # no thread can be started
             if self._pipe is not None and not self.background.runs:
                 self.background.start()
-        except RuntimeError as exc:  # no thread can be started
-            faults.note_fault("last_words", exc)
 
     def end(self, deadline: float) -> None:
         """Say no more, and leave signals and hooks as they were. The file goes, as who reads it has it open; where it
@@ -123,10 +116,8 @@ class LastWordsHere:
         if pipe is not None:
             pipe.close()
         if is_removed:
-            try:
+            with faults.noted("last_words", OSError):
                 self._live_file.with_suffix(layout.ASK_SUFFIX).unlink(missing_ok=True)
-            except OSError as exc:
-                faults.note_fault("last_words", exc)
 
     def _answer(self) -> bool:
         """Sleep until it is asked, then write."""
@@ -149,13 +140,11 @@ class LastWordsHere:
 
     def _wake(self) -> None:
         """Also where the pipe was removed, or its number closed by the program: who sleeps in it hears of neither."""
-        try:
+        with faults.noted("last_words", OSError):
             if self._pipe is not None and not (self._pipe.is_ours or self._pipe.is_removed):
                 self._open()
             if self._pipe is not None:
                 os.write(self._pipe.number, b"\0")
-        except OSError as exc:
-            faults.note_fault("last_words", exc)
 
     def _of_exception(self, about: dict[str, object]) -> None:
         if self._stacks is not None:

@@ -150,10 +150,8 @@ def shrink_file(live: LiveFile) -> None:
 def let_go(live: LiveFile) -> None:
     """Unmap, leaving file and pointer where they are, to be adopted."""
     life.let_go(life_of(live.path), remove=False)
-    try:
+    with faults.noted("live.let_go", BufferError):  # somebody still looks into it: it is unmapped with the last of them
         _unmap_file(live)
-    except BufferError as exc:
-        faults.note_fault("live.let_go", exc)  # somebody still looks into it: it is unmapped with the last of them
 
 
 def forget_file(live: LiveFile) -> None:
@@ -211,9 +209,9 @@ def _unlink_file(file: Path) -> bool:
             os.rmdir(file)
         elif os.path.lexists(file):
             file.unlink(missing_ok=True)
-        return True
-    except FileNotFoundError:  # another process, at its end in the same moment, was faster
-        return True
+    except FileNotFoundError:
+        pass  # another process, at its end in the same moment, was faster
     except OSError as exc:
         faults.note_fault("live.remove", exc)
         return False
+    return True

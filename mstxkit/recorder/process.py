@@ -236,12 +236,10 @@ class Recorder:
         live.remove_file(self.live)
 
     def _try(self, where: str, act: Callable[[], object]) -> bool:
-        try:
+        with faults.noted(where):
             act()
             return True
-        except Exception as exc:
-            faults.note_fault(where, exc)
-            return False
+        return False
 
     def learn_identity(self) -> None:
         """Rank and role are known now: write them down before anything can happen. Never raises."""

@@ -11,7 +11,7 @@ import threading
 import time
 from collections import deque
 from pathlib import Path
-from typing import Any, Callable, Iterable, NamedTuple
+from typing import Any, Callable, Iterable
 
 from .. import faults
 from ..engine.choose import engine
@@ -35,7 +35,6 @@ _ENDS_WITHIN_S = 1.0
 _GROUPS_AT_MOST, _CALLS_AT_MOST = 64, 4096
 
 Put = Callable[[bytes, "dict[str, Any]"], None]
-Read = Callable[[], object]
 
 
 class RingSchedule:
@@ -85,14 +84,16 @@ class Rings:
 
     def tell_calls(self, everything: bool = False) -> None:
         """At each tick: hand over what Python code has entered since. Never raises."""
-        self._read_alone(lambda: self._tell_calls(everything), lambda exc: faults.note_fault("entries", exc))
+        self._read_alone(lambda: self._tell_calls(everything), is_of_ring=False)
 
-    def _read_alone(self, read: Read, on_failure: Callable[[Exception], object], wait_s: float = 0.0) -> None:
+    def _read_alone(self, read: Callable[[], object], wait_s: float = 0.0, is_of_ring: bool = True) -> None:
+        """Unless somebody else is at it, or torch's ring has failed before."""
         if not self._is_off and self._reading.acquire(timeout=wait_s):
             try:
                 read()
             except Exception as exc:
-                on_failure(exc)
+                self._is_off |= is_of_ring
+                faults.note_fault("rings" if is_of_ring else "entries", exc)
             finally:
                 self._reading.release()
 
@@ -104,12 +105,12 @@ class Rings:
 
     def consider(self) -> None:
         """Once a second: read the ring if it is time. Never raises. *Cost*: microseconds where it is not."""
-        self._read_alone(lambda: self._read_if_due(HELD_AT_MOST_MS), self._turn_off)
+        self._read_alone(lambda: self._read_if_due(HELD_AT_MOST_MS))
 
     def read_now(self) -> None:
         """At a hang, or another's death: hand over what is new, and what is waited for. Never raises."""
         self.tell_calls(everything=True)
-        self._read_alone(lambda: self._read_if_due(HELD_AT_A_HANG_MS, is_wanted=True), self._turn_off)
+        self._read_alone(lambda: self._read_if_due(HELD_AT_A_HANG_MS, is_wanted=True))
 
     def _read_if_due(self, held_at_most_ms: float, is_wanted: bool = False) -> None:
         if torch_rings.is_set_up():
@@ -126,7 +127,7 @@ class Rings:
 
     def finish(self) -> None:
         """The end: hand over what is new, as far as it may still be read. Never raises."""
-        self._read_alone(self._read_last, self._turn_off, _ENDS_WITHIN_S)
+        self._read_alone(self._read_last, _ENDS_WITHIN_S)
 
     def _read_last(self) -> None:
         self._tell_calls(everything=True)
@@ -135,10 +136,6 @@ class Rings:
         if self._groups and is_safe:
             self._read(HELD_AT_THE_END_MS)
         self._is_off = True
-
-    def _turn_off(self, exc: Exception) -> None:
-        self._is_off = True
-        faults.note_fault("rings", exc)
 
     def _read(self, held_at_most_ms: float) -> None:
         self._schedule.was_read(engine.current_step(), time.monotonic())
@@ -158,7 +155,11 @@ class Rings:
         if read.held_ns > TOO_LONG_MS * _MS:
             self._schedule.every_s = min(3600.0, self._schedule.every_s * 2)
             faults.say_once(f"a reading of torch's ring took {read.held_ns / _MS:.0f} ms: it is read half as often now")
-        rows = self._rows(read.entries, began_ns)
+        _, mono_ns, wall_ns = clock.ask_both()
+        before_ns, self._offset_ns = self._offset_ns, wall_ns - mono_ns
+        rows = list(self._news.of(read.entries, self._groups, self._offset_ns, began_ns))
+        if before_ns is not None and abs(self._offset_ns - before_ns) > _CLOCK_WAS_SET_NS:
+            rows = []
         self._news.disturbed = began_ns, time.monotonic_ns()
         self._why_not = ""
         self._put(b"".join(row.pack() for row in rows), self._document())
@@ -174,13 +175,6 @@ class Rings:
             f"reading its {self._ring.size} entries would hold training up for {expected_ms:.0f} ms; "
             f"{self._ring.kind.variables[0]}={shorter} before the job starts gives one that can be read"
         )
-
-    def _rows(self, entries: list[dict[str, Any]], began_ns: int) -> list[collectives.CollectiveEntry]:
-        _, mono_ns, wall_ns = clock.ask_both()
-        before_ns, self._offset_ns = self._offset_ns, wall_ns - mono_ns
-        rows = list(self._news.of(entries, self._groups, self._offset_ns, began_ns))
-        was_set = before_ns is not None and abs(self._offset_ns - before_ns) > _CLOCK_WAS_SET_NS
-        return [] if was_set else rows
 
     def _document(self) -> dict[str, Any]:
         of_ring = [*list(self._groups.values())[:_GROUPS_AT_MOST], *self._news.pairs.values()]
@@ -198,11 +192,6 @@ def open_rings(live_file: Path, inherits_groups: bool) -> Rings:
     return Rings(live_file.parent, ring.put, inherits_groups)
 
 
-class _Stamp(NamedTuple):
-    record: int
-    created_ns: int
-
-
 class News:
     """What of a ring was not handed over before.
     `disturbed`: when the last reading began and ended, CLOCK_MONOTONIC. `pairs`: who sends to whom, by their group and
@@ -210,7 +199,7 @@ class News:
     """
 
     def __init__(self) -> None:
-        self._last = _Stamp(-1, 0)
+        self._last = -1, 0  # record id, and when it was made
         self._sequences: dict[int, int] = {}
         self._called: dict[tuple[int, bool], deque[int]] = {}
         self._has_all = True  # of what was ever in the ring
@@ -232,14 +221,14 @@ class News:
         `groups`: by name. `offset_ns`: CLOCK_REALTIME, which the ring has, less CLOCK_MONOTONIC. `began_ns`: when the
         reading began: what was found to be over since was over before.
         """
-        last, (held_from, held_to) = self._last, self.disturbed
+        (last_record, last_ns), (held_from, held_to) = self._last, self.disturbed
         for entry in entries:
-            stamp = _Stamp(whole_number(entry.get("record_id")), whole_number(entry.get("time_created_ns")))
-            if stamp.record <= last.record and stamp.created_ns <= last.created_ns:
+            record, created_ns = whole_number(entry.get("record_id")), whole_number(entry.get("time_created_ns"))
+            if record <= last_record and created_ns <= last_ns:
                 continue
-            self._has_all &= stamp.record == self._last.record + 1
-            self._last = stamp
-            row = self._row(entry, groups, stamp.created_ns - offset_ns)
+            self._has_all &= record == self._last[0] + 1
+            self._last = record, created_ns
+            row = self._row(entry, groups, created_ns - offset_ns)
             if row is None:
                 continue
             if held_to and row.entered_ns >= held_from:

@@ -94,10 +94,8 @@ class SealedFiles:
         if index is None or sum(file.size_bytes for file in self._files) + len(index.data) > self._quota_bytes:
             return
         last = self._files[-1]
-        try:
+        with faults.noted("sealer.index", OSError):
             self._files[-1] = last._replace(size_bytes=self._write(last.path, index))
-        except OSError as exc:
-            faults.note_fault("sealer.index", exc)
 
     def _write(self, path: Path, added: Indexed) -> int:
         try:

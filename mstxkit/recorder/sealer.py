@@ -155,11 +155,9 @@ class Sealer:
         return True
 
     def _safely(self, work: Callable[[], bool]) -> bool:
-        try:
+        with faults.noted("sealer"):
             return work()
-        except Exception as exc:
-            faults.note_fault("sealer", exc)
-            return False
+        return False
 
     def _tick(self) -> bool:
         before, self._ticked_s = time.thread_time_ns(), time.monotonic()
@@ -207,13 +205,11 @@ class Sealer:
     def seal_full_banks(self) -> bool:
         """Write every full bank as a block. False when one could not be written; it stays, and is tried again."""
         with self._sealing:
-            while not self._is_over and (index := engine.full_bank()) >= 0:
-                try:
+            with faults.noted("sealer.write"):
+                while not self._is_over and (index := engine.full_bank()) >= 0:
                     self._seal(index)
-                except Exception as exc:
-                    faults.note_fault("sealer.write", exc)
-                    return False
-        return True
+                return True
+        return False
 
     def _seal(self, index: int) -> None:
         seq, count = self.writing().write_bank(index)
@@ -257,10 +253,8 @@ class Sealer:
         if is_due or self._known[1].get("rank") is None:
             self.learn_identity()
         if is_due:
-            try:
+            with faults.noted("sealer.life", OSError):
                 life.keep_lock(life_of(self._live.path))
-            except OSError as exc:
-                faults.note_fault("sealer.life", exc)
 
     def learn_identity(self) -> None:
         """Rank and role may be known only after the first ranges: the file always has the newest."""

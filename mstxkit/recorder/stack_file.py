@@ -63,8 +63,8 @@ class StackFile:
         number = os.open(path, _FLAGS, documents.FILE_MODE)
         self._path, self._file = path, OwnDescriptor.of(number, path.name)
         os.fchmod(number, documents.FILE_MODE)
-        self._fatal: Callable[[], object] = _refer_to_nothing
-        self._asked: Callable[[], object] = _refer_to_nothing
+        self._fatal: Callable[[], object] = lambda: None
+        self._asked: Callable[[], object] = lambda: None
         # Ray switches it on in its own processes, with its log: there it stays Ray's.
         if not faulthandler.is_enabled() and "ray" not in sys.modules:
             file = _Writable(number)
@@ -110,7 +110,7 @@ class StackFile:
             self._let_go_of(_FATAL, faulthandler.disable)
         if self._asked() is not None:
             self._let_go_of((STACKS_SIGNAL,), lambda: faulthandler.unregister(STACKS_SIGNAL))
-        self._fatal = self._asked = _refer_to_nothing
+        self._fatal = self._asked = lambda: None
 
     def _let_go_of(self, numbers: Iterable[int], let_go: Callable[[], object]) -> None:
         """faulthandler puts back what it found, also where the program has taken a signal over since."""
@@ -129,10 +129,6 @@ class StackFile:
             if self._file.is_ours and not is_left:
                 self._path.unlink(missing_ok=True)
         self._file.close()
-
-
-def _refer_to_nothing() -> None:
-    """A reference to nothing."""
 
 
 def _list_threads() -> list[list[Any]]:

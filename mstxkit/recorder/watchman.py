@@ -36,7 +36,7 @@ class WatchmanStarter:
             return
         self._next_s = time.monotonic() + _AGAIN_AFTER_S
         detached.reap_children()
-        try:
+        with faults.noted("watchman"):
             if self._lease.is_silent():
                 detached.end_process(life.holder_of(self._lock), _MODULE)
                 self._lock.unlink(missing_ok=True)  # who hangs so that it cannot end finds later that it is another's
@@ -47,8 +47,6 @@ class WatchmanStarter:
             # Where it hangs before it has its lock, the run folder answers nothing: no more than a few are to wait.
             self._next_s += _AGAIN_AFTER_S * (2 ** min(self._starts, _DOUBLED_AT_MOST) - 1)
             self._starts += 1
-        except Exception as exc:
-            faults.note_fault("watchman", exc)
 
     def is_there(self) -> bool:
         """Does somebody watch? *Cost*: three calls of the kernel, in shared memory."""

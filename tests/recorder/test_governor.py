@@ -64,21 +64,21 @@ def test_within_the_budget_nothing_happens(world: World) -> None:
 def test_the_costliest_is_coalesced_and_the_others_are_not(world: World) -> None:
     world.rates = {POLL: (100_000, 500), SWAP: (1000, 500), SLOW: (10, 100_000)}
 
-    assert world.pass_by() == [Throttling(POLL, True)]
+    assert world.pass_by() == [(POLL, True)]
     assert world.pass_by(5) == []
 
 
 def test_as_many_are_coalesced_as_it_takes(world: World) -> None:
     world.rates = {POLL: (10_000, 400), SWAP: (9_000, 400), SLOW: (7_000, 400)}
 
-    assert world.pass_by() == [Throttling(POLL, True), Throttling(SWAP, True)]
+    assert world.pass_by() == [(POLL, True), (SWAP, True)]
 
 
 def test_rare_calls_are_recorded_however_dear_they_are(world: World) -> None:
     """As the first calls of a program are; and a range that is open when a process is killed has to be seen."""
     world.rates = {SLOW: (99, 1_000_000), POLL: (100, 1_000_000)}
 
-    assert world.pass_by(20) == [Throttling(POLL, True)]
+    assert world.pass_by(20) == [(POLL, True)]
 
 
 def test_a_stage_is_never_coalesced(world: World) -> None:
@@ -91,7 +91,7 @@ def test_a_stage_is_never_coalesced(world: World) -> None:
 def test_nobody_pays_for_a_storm_that_is_over_the_budget_even_when_coalesced(world: World) -> None:
     world.rates = {POLL: (1_000_000, 500), SWAP: (1000, 500)}
 
-    assert world.pass_by(30) == [Throttling(POLL, True)]
+    assert world.pass_by(30) == [(POLL, True)]
     assert world.governor.cost_ratio > 0.04
 
 
@@ -101,7 +101,7 @@ def test_it_comes_back_after_ten_calm_seconds(world: World) -> None:
     world.rates = {POLL: (1000, 500)}
 
     assert world.pass_by(10) == []
-    assert world.pass_by() == [Throttling(POLL, False)]
+    assert world.pass_by() == [(POLL, False)]
 
 
 def test_a_storm_in_between_begins_the_ten_seconds_again(world: World) -> None:
@@ -114,13 +114,13 @@ def test_a_storm_in_between_begins_the_ten_seconds_again(world: World) -> None:
     world.rates = {POLL: (1000, 500)}
 
     assert world.pass_by(10) == []
-    assert world.pass_by() == [Throttling(POLL, False)]
+    assert world.pass_by() == [(POLL, False)]
 
 
 def test_a_steady_storm_does_not_come_back_because_it_is_cheap_now(world: World) -> None:
     world.rates = {POLL: (50_000, 500)}
 
-    assert world.pass_by(120) == [Throttling(POLL, True)]
+    assert world.pass_by(120) == [(POLL, True)]
 
 
 def test_a_site_that_is_called_no_more_comes_back(world: World) -> None:
@@ -128,7 +128,7 @@ def test_a_site_that_is_called_no_more_comes_back(world: World) -> None:
     world.pass_by()
     world.rates = {}
 
-    assert world.pass_by(11) == [Throttling(POLL, False)]
+    assert world.pass_by(11) == [(POLL, False)]
 
 
 def test_two_that_would_fit_alone_but_not_together_do_not_both_come_back(world: World) -> None:
@@ -136,7 +136,7 @@ def test_two_that_would_fit_alone_but_not_together_do_not_both_come_back(world: 
     world.pass_by()
     world.rates = {POLL: (6_000, 500), SWAP: (7_000, 500)}
 
-    assert world.pass_by(60) == [Throttling(POLL, False)]
+    assert world.pass_by(60) == [(POLL, False)]
     assert world.held == {SWAP}
 
 
@@ -179,7 +179,7 @@ def test_released_everything_is_recorded_again_once(world: World) -> None:
     world.pass_by()
 
     assert world.governor.held == (POLL,)
-    assert world.governor.release() == [Throttling(POLL, False)]
+    assert world.governor.release() == [(POLL, False)]
     assert (world.governor.release(), world.governor.held) == ([], ())
 
 

@@ -20,11 +20,11 @@ Sink = tuple[Callable[..., Any], Hook, Hook, Hook]  # what `set_sink` is given
 on = 0
 process = object()  # another one in a forked child: what was begun before is the parent's
 sinks: dict[str, Sink | None] = dict.fromkeys((*_INDEXED, _MSTX))  # in the order in which they are told
-_entered: Hook = None  # called with a site and whether the range may move to another thread
-_left: Hook = None  # with a site and whether the range failed
-_stepped: Hook = None  # with the step
+# Called with a site and whether the range may move to another thread; with a site and whether the range failed; with
+# the step; with nothing.
+ENTERED, LEFT, STEPPED, FIRST = "watch.entered", "watch.left", "watch.stepped", "watch.first"
+hooks: dict[str, Hook] = dict.fromkeys((ENTERED, LEFT, STEPPED, FIRST))
 _last_step: tuple[int, int] | None = None  # the step that was said last, and on which thread
-_first: Hook = None
 
 
 def switch(bit: int, is_on: object) -> None:
@@ -46,11 +46,6 @@ def clear_sink(index: int) -> None:
     _put_sink(_INDEXED[index], None)
 
 
-def set_direct(addresses: tuple[int, ...]) -> None:
-    """mstx by C function addresses: see docs/internals/engine.md."""
-    _put_sink(_MSTX, _sink_of(addresses))
-
-
 def clear_direct() -> None:
     """No mstx any more."""
     _put_sink(_MSTX, None)
@@ -61,8 +56,8 @@ def _put_sink(name: str, sink: Sink | None) -> None:
     switch(TOOLS, any(sinks.values()))
 
 
-def _sink_of(addresses: tuple[int, ...]) -> Sink:
-    """What calls these functions of mstx, which wants each domain created once."""
+def set_direct(addresses: tuple[int, ...]) -> None:
+    """mstx, which wants each domain created once, by C function addresses: see docs/internals/engine.md."""
     import ctypes
 
     text, handle, number = ctypes.c_char_p, ctypes.c_void_p, ctypes.c_uint64
@@ -91,13 +86,13 @@ def _sink_of(addresses: tuple[int, ...]) -> Sink:
         if call := mark_in if domain else mark:
             call(*domain, message.encode(), None)
 
-    return tell_begin, lambda begun, name: (end_in if len(begun) > 1 else end)(*begun), tell_mark, None
+    _put_sink(_MSTX, (tell_begin, lambda begun, name: (end_in if len(begun) > 1 else end)(*begun), tell_mark, None))
 
 
-def _ask_hook(where: str, hook: Callable[..., object], *arguments: Any) -> Any:
-    """What it says; None where it fails, which is a fault, and the end of a sink."""
+def tell(where: str, hook: Hook, *arguments: Any) -> Any:
+    """What it says; None where there is none, and where it fails, which is a fault, and the end of a sink."""
     try:
-        return hook(*arguments)
+        return None if hook is None else hook(*arguments)
     except Exception as exc:
         if where in sinks:
             _put_sink(where, None)
@@ -112,7 +107,7 @@ def begin_in_sinks(opened: Any, stream: Any) -> None:
             begin, end, _, begin_stream = sink
             begun_in, is_plain = process, stream is None or begin_stream is None
             call = (begin, message, domain) if is_plain else (begin_stream, message, stream, domain)
-            token = _ask_hook(name, *call)
+            token = tell(name, *call)
             if token is not None:
                 opened.ends.append((name, end, token, begun_in))
 
@@ -123,20 +118,20 @@ def end_in_sinks(opened: Any) -> None:
         name, end, token, begun_in = opened.ends[-1]
         del opened.ends[-1]
         if begun_in is process:
-            _ask_hook(name, end, token, opened.site.message_domain)
+            tell(name, end, token, opened.site.message_domain)
 
 
 def mark_in_sinks(site: Any, stream: Any) -> None:
     """Tell every sink that takes marks."""
     for name, sink in tuple(sinks.items()):
-        if sink is not None and sink[2] is not None:
-            _ask_hook(name, sink[2], site.message, stream, site.message_domain)
+        if sink is not None:
+            tell(name, sink[2], site.message, stream, site.message_domain)
 
 
 def set_watch(entered: Hook, left: Hook, stepped: Hook, /) -> None:
     """Whom to tell from now on; None: nobody."""
-    global _entered, _left, _stepped, _last_step
-    _entered, _left, _stepped, _last_step = entered, left, stepped, None
+    global _last_step
+    hooks[ENTERED], hooks[LEFT], hooks[STEPPED], _last_step = entered, left, stepped, None
 
 
 def watch(on: object, /) -> None:
@@ -146,8 +141,7 @@ def watch(on: object, /) -> None:
 
 def await_first(hook: Hook, /) -> None:
     """Call this once the next range or mark begins, and the one after that where it returns True; None: nobody."""
-    global _first
-    _first = hook
+    hooks[FIRST] = hook
     switch(AWAITED, hook is not None)
 
 
@@ -155,30 +149,16 @@ def tell_first() -> None:
     """The first range or mark is about to begin."""
     asks_again = False
     try:
-        asks_again = _first is not None and _ask_hook("watch.first", _first) is True
+        asks_again = tell(FIRST, hooks[FIRST]) is True
     finally:
         if not asks_again:
             await_first(None)
-
-
-def tell_entered(opened: Any, may_move: bool) -> None:
-    """A watched range begins. Whoever is told of it is told of its end."""
-    if _entered is not None:
-        opened.told_in = process  # a hook may fork
-        _ask_hook("watch.entered", _entered, opened.site, may_move)
-
-
-def tell_left(opened: Any) -> None:
-    """It has ended."""
-    told_in, opened.told_in = opened.told_in, None
-    if _left is not None and told_in is process:
-        _ask_hook("watch.left", _left, opened.site, opened.failed)
 
 
 def tell_step(step: int) -> None:
     """Somebody has said the step; patched calls do at each call."""
     global _last_step
     told_step = step, threading.get_ident()
-    if _stepped is not None and (told_step != _last_step or on & WATCH):
+    if hooks[STEPPED] is not None and (told_step != _last_step or on & WATCH):
         _last_step = told_step
-        _ask_hook("watch.stepped", _stepped, step)
+        tell(STEPPED, hooks[STEPPED], step)

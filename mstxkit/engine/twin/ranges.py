@@ -17,7 +17,7 @@ from ...host import names
 from ...store import records
 from . import banks, interruptions, listeners, sites, stages, tracks
 from .interruptions import begins_with_try
-from .listeners import AWAITED, RECORD, TOOLS, WATCH
+from .listeners import AWAITED, ENTERED, LEFT, RECORD, TOOLS, WATCH, hooks
 from .tracks import Opened, Track
 
 on_decorate: Callable[[tuple[Any, ...], Any], Any] | None = None
@@ -44,8 +44,9 @@ def begin(opened: Opened, stream: Any, may_move: bool) -> None:
     site = opened.site
     if listeners.on & AWAITED:
         listeners.tell_first()
-    if listeners.on & WATCH and site.is_watched:
-        listeners.tell_entered(opened, may_move)
+    if listeners.on & WATCH and site.is_watched and hooks[ENTERED] is not None:
+        opened.told_in = listeners.process  # who is told of a begin is told of the end; and a hook may fork
+        listeners.tell(ENTERED, hooks[ENTERED], site, may_move)
     on = listeners.on & ~AWAITED
     if not on and opened.told_in is None:
         return
@@ -97,8 +98,9 @@ def finish(opened: Opened) -> None:
     if opened.before:  # what it took its thread, sinks included
         opened.site.cost_ns += banks.now() - opened.end + (opened.start or opened.end) - opened.before
         opened.before = 0
-    if opened.told_in is not None:
-        listeners.tell_left(opened)
+    told_in, opened.told_in = opened.told_in, None
+    if told_in is listeners.process:
+        listeners.tell(LEFT, hooks[LEFT], opened.site, opened.failed)
 
 
 def finish_rest(where: str = "range.end", exc: BaseException | None = None, opened: Opened | None = None) -> bool:

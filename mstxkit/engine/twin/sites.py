@@ -63,28 +63,23 @@ def intern(name: Any, stage: Any = None, domain: Any = names.DEFAULT_DOMAIN) -> 
     """The site of this name, stage and domain. Never raises for bad values: what is no str is named by its type."""
     domain = names.DEFAULT_DOMAIN if domain is None else domain
     texts = names.as_text(name), None if stage is None else names.as_text(stage), names.as_text(domain)
-    site = interned.get(texts)
-    if site is None:
-        with banks.lock:
-            site = _describe_site(name, stage, domain, texts)
-    return site
-
-
-def _describe_site(name: Any, stage: Any, domain: Any, texts: tuple[str, str | None, str]) -> Site:
-    described = interruptions.ask("engine.intern", describe, name, stage, domain)
-    if described is None:
-        return interned[_CATCH_ALL]
-    key = described[2]
-    own_stage = None if key is None else intern_stage(key)
-    if texts not in interned:  # who described it, or was told of too many stages, may have named things, too
-        is_as_its_stage = own_stage is not None and described[:2] == (key.encode(), b"default")
-        if len(interned) >= records.SITE_LIMIT and not is_as_its_stage:
-            banks.count("names_capped")
-            if not faults.counts.get("names"):
-                names.tell_of_too_many(mark, records.CATCH_ALL)
-            return interned[_CATCH_ALL] if own_stage is None else intern(key, key)
-        interned[texts] = Site(len(interned) + 1, (name, stage, domain), described, own_stage)
-    return interned[texts]
+    if texts in interned:
+        return interned[texts]
+    with banks.lock:
+        described = interruptions.ask("engine.intern", describe, name, stage, domain)
+        if described is None:
+            return interned[_CATCH_ALL]
+        key = described[2]
+        own_stage = None if key is None else intern_stage(key)
+        if texts not in interned:  # who described it, or was told of too many stages, may have named things, too
+            is_as_its_stage = own_stage is not None and described[:2] == (key.encode(), b"default")
+            if len(interned) >= records.SITE_LIMIT and not is_as_its_stage:
+                banks.count("names_capped")
+                if not faults.counts.get("names"):
+                    names.tell_of_too_many(mark, records.CATCH_ALL)
+                return interned[_CATCH_ALL] if own_stage is None else intern(key, key)
+            interned[texts] = Site(len(interned) + 1, (name, stage, domain), described, own_stage)
+        return interned[texts]
 
 
 def checked(value: Any) -> Site:

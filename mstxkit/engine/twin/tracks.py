@@ -108,13 +108,6 @@ class Track:
         if self.is_idle() and not self.is_own:
             self.token = None
 
-    def rename(self, life: ThreadLife) -> None:
-        """Records on it name this thread from now on."""
-        life.own = life.own or self
-        self.life, self.os_id, self.is_own = weakref.ref(life), life.os_id, self is life.own
-        self.token = None
-        self.entry = livefile.TRACK, self.id, livefile.track_payload(life.os_id, not self.is_own, life.name)
-
 
 class ThreadLife:
     """A thread: it is among the thread's locals, and so ends with it."""
@@ -177,8 +170,11 @@ def track_here() -> Track:
             idle = [Track(min(len(tracks), records.TRACK_MAX))]
             tracks.append(idle[0])
         track = idle[0]
-        if track.life() is not life:
-            track.rename(life)
+        if track.life() is not life:  # records on it name this thread from now on
+            life.own = life.own or track
+            track.life, track.os_id, track.is_own = weakref.ref(life), life.os_id, track is life.own
+            track.token = None
+            track.entry = livefile.TRACK, track.id, livefile.track_payload(life.os_id, not track.is_own, life.name)
     track.around = ambient.get()[0]
     _var.set(track)
     # Going back to the same value is cheaper than to none: hence twice.
