@@ -7,7 +7,7 @@ where, and for whom, is what the judge learns of it.
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import compress
 from typing import Any, Iterable, Iterator, Sequence
@@ -65,7 +65,6 @@ class RoleRun:
         parts: (T,) the steps of which it is made, without controllers.
         courses: (T,) how members have gone through them.
         rows_of: Of each of them, the places of its members among those of the role.
-        last: What `came_last` has found.
     """
 
     role: str
@@ -90,7 +89,6 @@ class RoleRun:
     parts: tuple[RoleStep, ...]
     courses: tuple[Course, ...]
     rows_of: tuple[Whole, ...]
-    last: dict[int, Whole] = field(default_factory=dict, repr=False)
 
     @property
     def ranks(self) -> list[int | None]:
@@ -107,9 +105,10 @@ class RoleRun:
         """Does nobody wait for another member here?"""
         return not np.isin(self.mode, (WAITS, IN_A_ROW, HANDED)).any()
 
-    def is_gap(self, piece: int) -> bool:
-        """Is it in no stage?"""
-        return not self.owners[piece]
+    @cached_property
+    def is_gap(self) -> Truths:
+        """(K,) is it in no stage?"""
+        return np.array([not owner for owner in self.owners], bool)
 
     def stage(self, piece: int) -> str:
         """The stage whose time it is; of a gap the one behind it."""
@@ -117,7 +116,7 @@ class RoleRun:
 
     def where(self, piece: int) -> str:
         """Is it "in" that stage, or "before" it?"""
-        return BEFORE if self.is_gap(piece) else IN
+        return BEFORE if self.is_gap[piece] else IN
 
     def stages(self) -> dict[str, list[int]]:
         """The pieces that are a stage's time, its begin first: of one around others there are several."""
@@ -179,7 +178,7 @@ class RoleRun:
         links = tuple((int(places[at]), piece, who, took) for at, piece, who, took in self.links if keep[at])
         kept: dict[str, Any] = {name: getattr(self, name)[keep] for name in names}
         kept |= {name: tuple(compress(getattr(self, name), keep)) for name in ("parts", "courses", "rows_of")}
-        return replace(self, **kept, links=links, last={})
+        return replace(self, **kept, links=links)
 
     def since_met(self, piece: int) -> Whole:
         """Pieces since members waited before, that one too, the latest first: after it each has a rest of its own.
@@ -189,11 +188,10 @@ class RoleRun:
         last = np.arange(before[-1], piece) if len(before) else np.r_[met[-1] : len(self.kinds), :piece]
         return last[::-1]
 
-    def came_last(self, piece: int) -> Whole:
-        """(T, M) who came last there of those that each member meets; -1: it meets nobody, or was not there."""
-        if piece not in self.last:
-            self.last[piece] = most_of(self.came_s[:, :, piece], self.labels[:, piece])
-        return self.last[piece]
+    @cached_property
+    def came_last(self) -> Whole:
+        """(T, M, K) who came last there of those that each member meets; -1: it meets nobody, or was not there."""
+        return np.stack([most_of(self.came_s[:, :, at], self.labels[:, at]) for at in range(len(self.kinds))], axis=2)
 
     @property
     def busy_s(self) -> Seconds:

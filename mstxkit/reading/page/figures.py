@@ -95,7 +95,7 @@ def _draw_heat(role: RoleRun, columns: Any, rows: Any) -> list[dict[str, Any]]:
         spent = np.nan_to_num(np.nansum(role.own_s, axis=(0, 1)) + np.nansum(role.wait_s, axis=(0, 1)))
     # The stages, and of the gaps those in which time goes by; what takes longest first: it is shown unasked.
     least = 0.02 * max(float(spent.sum()), 1e-12)
-    pieces = [piece for piece in range(len(role.kinds)) if not role.is_gap(piece) or spent[piece] > least]
+    pieces = [piece for piece in range(len(role.kinds)) if not role.is_gap[piece] or spent[piece] > least]
     heat = []
     for piece in sorted(pieces, key=lambda piece: -spent[piece])[:STAGES_AT_MOST]:
         values = np.where(np.isfinite(inside[:, :, piece]), inside[:, :, piece], off[:, :, piece])

@@ -26,8 +26,8 @@ def measure_waits(runs: Iterable[RoleRun], steps: frozenset[int]) -> dict[tuple[
     waits: dict[tuple[str, str], Waited] = {}
     for run in runs:
         kept = np.isin(run.steps, list(steps))
-        for piece in (piece for piece in np.flatnonzero(run.waits).tolist() if not run.is_gap(piece)):
-            last, waits_ns = run.came_last(piece)[kept], np.nan_to_num(run.wait_s[kept][:, :, piece]) * 1e9
+        for piece in np.flatnonzero(run.waits & ~run.is_gap).tolist():
+            last, waits_ns = run.came_last[:, :, piece][kept], np.nan_to_num(run.wait_s[kept][:, :, piece]) * 1e9
             counts = np.maximum(1, np.isfinite(run.came_s[kept][:, :, piece]).sum(axis=0))
             for member, of_member, ns, count in zip(run.members, last.T, waits_ns.T, counts.tolist()):
                 who, at = np.unique(of_member, return_inverse=True)

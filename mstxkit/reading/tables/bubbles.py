@@ -48,7 +48,7 @@ def table(runs: tuple[RoleRun, ...]) -> pl.DataFrame:
 
 def find_gates(run: RoleRun, piece: int) -> WaitGates:
     """Who held up whom in one piece in which members wait."""
-    last, before = run.came_last(piece), run.since_met(piece)
+    last, before = run.came_last[:, :, piece], run.since_met(piece)
     here = np.nan_to_num(run.more_s[:, :, before])
     in_step_before = np.concatenate([np.zeros_like(here[:1]), here[:-1]])
     more_s = np.where(before < piece, here, in_step_before)[np.arange(len(last))[:, None], last]

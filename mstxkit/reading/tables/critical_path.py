@@ -29,7 +29,7 @@ def table(runs: tuple[RoleRun, ...], origin_ns: int = 0) -> pl.DataFrame:
         member = np.nanargmax(np.where(np.isfinite(ends), ends, -np.inf), axis=1)
         until, began = ends[steps, member], run.spans_s()[1] - run.lengths_s
         for piece in reversed(range(len(run.kinds))):
-            last = run.came_last(piece)[steps, member] if run.waits[piece] else member
+            last = run.came_last[steps, member, piece] if run.waits[piece] else member
             last = np.where(last < 0, member, last)
             came = run.came_s[steps, last, piece]  # who was not there takes no time
             since = np.minimum(np.where(np.isfinite(came), np.maximum(came, began), until if piece else began), until)

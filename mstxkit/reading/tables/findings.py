@@ -34,9 +34,17 @@ def stored_incidents(run: str, run_id: str, damage: list[Damage]) -> list[Incide
         return incident_files.read_incidents(Path(run), run_id, unusable)
 
 
-def describe_incidents(run: str, run_id: str, damage: list[Damage]) -> list[dict[str, Any]]:
-    """All of them as plain values: the columns of the table, and what else `Incident.facts` has."""
-    return [_describe_incident(each) for each in stored_incidents(run, run_id, damage)]
+def describe_incidents(
+    run: str, run_id: str, damage: list[Damage], chosen: Selection | None = None
+) -> list[dict[str, Any]]:
+    """Those that are asked for (None: all) as plain values: the columns of the table, and what else `Incident.facts`
+    has. A text that says nothing is null, and so is a time that is not known.
+    """
+    return [
+        {name: value or None if name in _NULL_IF_EMPTY else value for name, value in incident.facts.items()}
+        for incident in stored_incidents(run, run_id, damage)
+        if chosen is None or chosen.has_word(incident.rank, incident.stage, incident.time_ns)
+    ]
 
 
 def verdict_table(run: str, chosen: Selection, damage: list[Damage]) -> pl.DataFrame:
@@ -62,11 +70,4 @@ def incident_table(run: str, run_id: str, chosen: Selection, damage: list[Damage
 
     from ..frames import INCIDENT_SCHEMA
 
-    every = stored_incidents(run, run_id, damage)
-    rows = [_describe_incident(each) for each in every if chosen.has_word(each.rank, each.stage, each.time_ns)]
-    return pl.DataFrame(rows, schema=INCIDENT_SCHEMA)
-
-
-def _describe_incident(incident: Incident) -> dict[str, Any]:
-    """A text that says nothing is null, and so is a time that is not known."""
-    return {name: value or None if name in _NULL_IF_EMPTY else value for name, value in incident.facts.items()}
+    return pl.DataFrame(describe_incidents(run, run_id, damage, chosen), schema=INCIDENT_SCHEMA)

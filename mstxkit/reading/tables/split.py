@@ -88,14 +88,14 @@ def _step_s(trainers: RoleRun, rollouts: RoleRun, n: int, m: int) -> float:
     # Own times with so many times the work for each member, and nothing to wait for before a step.
     own_s: Seconds = trainers.own_s.copy()
     own_s[:, :, 0] = np.fmin.reduce(own_s[:, :, 0], axis=0)
-    for piece in _list_stages(trainers):  # who has most says how long all take: they meet
+    for piece in np.flatnonzero(~trainers.is_gap).tolist():  # who has most says how long all take: they meet
         most_s, most = (np.fmax.reduce(values[:, :, piece], axis=1) for values in (own_s, trainers.work[..., :1]))
         cost = _Cost(most_s, most)
         own_s[:, :, piece] *= (cost.times(most * (len(trainers.members) / n)) / cost.times(most))[:, None]
     uses_s = replay.lengths_s(trainers, own_s)
     makes_s = _shared_out(rollouts, min(m, max(_MEMBERS_AT_MOST, len(rollouts.members))))
     # So many batches rollouts were seen to be ahead; 1 at least, or else nothing would go on at once.
-    begun, used = np.fmin.reduce(rollouts.came_s[:, :, _list_stages(rollouts)], axis=2), trainers.spans_s()[1]
+    begun, used = np.fmin.reduce(rollouts.came_s[:, :, ~rollouts.is_gap], axis=2), trainers.spans_s()[1]
     in_use = trainers.steps[np.minimum(np.searchsorted(used, begun, "right"), len(used) - 1)]
     ahead = int((rollouts.steps[:, None] - in_use).max(where=np.isfinite(begun), initial=0))
     # Steps of rollouts in the time of one of trainers, by how fast both went on.
@@ -121,13 +121,9 @@ def find_pace(uses_s: Seconds, makes_s: Seconds, ahead: int) -> float:
     return float(over[-1] - over[first]) / max(1, len(uses_s) - 1)
 
 
-def _list_stages(run: RoleRun) -> list[int]:
-    return [piece for piece in range(len(run.kinds)) if not run.is_gap(piece)]
-
-
 def _shared_out(run: RoleRun, count: int) -> Seconds:
     """(T, count) seconds that so many members need for the same work, shared out among them anew."""
-    took_s = np.nan_to_num(run.own_s[:, :, _list_stages(run)]).sum(axis=2)
+    took_s = np.nan_to_num(run.own_s[:, :, ~run.is_gap]).sum(axis=2)
     work = run.work[:, :, int(np.nansum(run.work[..., 0], axis=(0, 1)).argmax()), ::2]
     cost, (tokens, longest) = _Cost(took_s, work), np.moveaxis(np.nan_to_num(work), 2, 0)
     there, rows = took_s.shape[1], np.arange(len(work))[:, None]

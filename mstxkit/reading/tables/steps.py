@@ -58,7 +58,7 @@ def rank_table(runs: tuple[RoleRun, ...]) -> pl.DataFrame:
     """
     rows = []
     for run in runs:
-        gaps, inside = np.array([run.is_gap(piece) for piece in range(len(run.kinds))]), run.inside_wait_s
+        gaps, inside = run.is_gap, run.inside_wait_s
         own, waits = np.nan_to_num(run.own_s) - inside, np.nan_to_num(run.wait_s) + inside
         here = np.asarray(np.isfinite(run.own_s).any(axis=2))
         steps = here.sum(axis=0)

@@ -130,7 +130,7 @@ def _where_slowest(run: RoleRun, verdict: Verdict, member: int, stage: str, wher
     steps = (run.steps >= (verdict.since_step or 0)) & (run.steps <= last_step)
     more_s = np.nan_to_num(own_s - run.expected_s(excess, own_s))
     of_stage = (at for at in range(len(run.kinds)) if canonical_key(run.stage(at)) == canonical_key(stage))
-    pieces = [at for at in of_stage if run.is_gap(at) in is_gap and (excess[steps, at] > 0).any()]
+    pieces = [at for at in of_stage if run.is_gap[at] in is_gap and (excess[steps, at] > 0).any()]
     if not pieces:
         return None
     piece = max(pieces, key=lambda at: float(more_s[steps, at].sum()))

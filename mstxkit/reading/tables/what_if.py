@@ -92,7 +92,7 @@ def _of_role(runs: tuple[RoleRun, ...], run: RoleRun, verdicts: Iterable[Verdict
             uneven_s[some, :, piece] = np.fmin(over_s, inside_s)
             less = replay.take_away(run, uneven_s, is_inside=True)
             yield _make_row(run, BUBBLE, piece, replay.saved_s(runs, run, less, some), INSIDE)
-        if not run.waits[piece] and canonical_key(run.stage(piece)) in TAIL_STAGES and not run.is_gap(piece):
+        if not run.waits[piece] and canonical_key(run.stage(piece)) in TAIL_STAGES and not run.is_gap[piece]:
             own_s = run.own_s[:, :, piece]
             with np.errstate(all="ignore"):
                 less = _taken_from(run, piece, np.fmax(own_s - middle_of(own_s.T)[:, None], 0.0))
@@ -121,7 +121,7 @@ def _last_few(
     also of too few steps to be judged, and of what is seen now and then.
     """
     own_s = run.own_s[:, :, piece]
-    are_alone = not run.is_gap(piece) and 2 * np.isfinite(own_s).any(axis=0).sum() < len(run.members)
+    are_alone = not run.is_gap[piece] and 2 * np.isfinite(own_s).any(axis=0).sum() < len(run.members)
     usual_s = 0.0 * own_s if are_alone else run.expected_s(np.fmax(run.excess[:, :, piece], 0.0), own_s)
     over_s = np.nan_to_num(own_s - usual_s)
     few, late = _find_last(over_s)
@@ -186,7 +186,7 @@ def _list_changes(runs: tuple[RoleRun, ...], run: RoleRun, verdicts: Iterable[Ve
             continue
         since, until = int(np.searchsorted(run.steps, verdict.since_step)), len(run.steps)
         if since < until:
-            at = max(places, key=lambda at: run.is_gap(at) == (verdict.evidence.get("where") in (BEFORE, BEHIND_GAP)))
+            at = max(places, key=lambda at: run.is_gap[at] == (verdict.evidence.get("where") in (BEFORE, BEHIND_GAP)))
             less_s = np.minimum(run.own_s[:, :, at], finite_number(verdict.evidence.get("lost_s")) or 0.0)
             less_s[:since] = 0.0
             members = [member for member, rank in enumerate(run.ranks) if not verdict.group or rank in verdict.group]
