@@ -90,8 +90,7 @@ def _find_starts(processes: Sequence[tuple[Mapping[str, Any], int, int]]) -> Ite
         by_token.setdefault(key, []).append(_Member(first_ns, last_ns, index, _place_of(identity)))
     for (token, restart), members in by_token.items():
         for later, together in enumerate(_split_starts(sorted(members, key=lambda member: member[:3]))):
-            first_ns = min(member.first_ns for member in together)
-            yield _Start(first_ns, restart + later, token, launches[token, restart], together)
+            yield _Start(together[0].first_ns, restart + later, token, launches[token, restart], together)
 
 
 def _split_starts(members: list[_Member]) -> Iterator[list[_Member]]:

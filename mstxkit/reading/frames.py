@@ -116,13 +116,10 @@ class Finisher:
         columns = ("process", "depth", *MARK_COLUMNS) if with_process else MARK_COLUMNS
         return self._pick(only_marks(rows), _as_needed(columns, need))
 
-    def only_stages(self, rows: pl.DataFrame) -> pl.DataFrame:
-        """The rows that are occurrences of a stage of their own, open ones included."""
-        return rows.filter(self._by_number["is_stage"][0].gather(rows["site"]) & (rows["flags"] & IS_MARK == 0))
-
     def stage_rows(self, rows: pl.DataFrame, more: tuple[str, ...]) -> pl.DataFrame:
-        """Those rows with texts, and with `process`."""
-        return self._pick(self._add_owners(rows), (*STAGE_ROW_COLUMNS, *more))
+        """The rows that are occurrences of a stage of their own, open ones included, with `process`."""
+        is_own = self._by_number["is_stage"][0].gather(rows["site"]) & (rows["flags"] & IS_MARK == 0)
+        return self._pick(self._add_owners(rows.filter(is_own)), (*STAGE_ROW_COLUMNS, *more))
 
     def archived_rows(self, rows: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
         """All that is known of ranges, and of marks: what tables of these and of stages are made of."""

@@ -27,13 +27,14 @@ _ReplicaPlace = tuple[str, str, int, int]
 
 
 class BlockRef(NamedTuple):
-    """Where a block's payload lies, with what its meta says. Offset of the payload and size in bytes."""
+    """Where a block's payload lies, its kind, and what its meta says. Offset of the payload and size in bytes."""
 
     file: str
+    kind: int
     offset: int
     size: int
     crc: int
-    meta: dict[str, Any]
+    meta: Mapping[str, Any]
 
     @property
     def bank(self) -> int:

@@ -61,14 +61,12 @@ Source = Union[BlockRef, livefile.BankCopy]
 
 
 class DecodedBlock(NamedTuple):
-    """Rows of a block and its texts, of which so many bytes are damaged, `unread`; times on the run's wall clock, None
-    where only ticks are asked for.
-    """
+    """Rows of a block and its texts, of which so many bytes are damaged, `unread`; times on the run's wall clock."""
 
     columns: decode.Columns
     texts: livefile.Texts
-    start_ns: decode.I64 | None = None
-    duration_ns: decode.I64 | None = None
+    start_ns: decode.I64
+    duration_ns: decode.I64
     unread: int = 0
 
 
@@ -153,9 +151,11 @@ class Blocks:
         """How many rows they have, by what the blocks that may hold any of those asked for say of themselves; of a live
         bank attributes count too.
         """
-        sources = [source for process in processes for source in self._list_sources(process)]
-        live = sum(len(bank.raw) // records.RECORD_BYTES for bank in sources if not isinstance(bank, BlockRef))
-        return live + sum(whole_number(ref.meta.get("records")) for ref in sources if isinstance(ref, BlockRef))
+        return sum(
+            whole_number(of.meta.get("records")) if isinstance(of, BlockRef) else len(of.raw) // records.RECORD_BYTES
+            for process in processes
+            for of in self._list_sources(process)
+        )
 
     def texts(self, process: Process) -> Iterator[livefile.Texts]:
         """The texts of its blocks and live banks that may hold what is asked for, oldest first; no row is decoded."""
@@ -170,7 +170,7 @@ class Blocks:
             yield texts
 
     def whole(self, sources: Iterable[tuple[Process, Source]]) -> Iterator[DecodedBlock]:
-        """These blocks and live banks, all of their rows, whatever is asked for; texts, but no times."""
+        """These blocks and live banks, all of their rows, whatever is asked for."""
         return (decoded for _, decoded in self._decode_sources(sources, None))
 
     def _list_sources(self, process: Process) -> list[Source]:
@@ -204,7 +204,7 @@ class Blocks:
             process, texts = group[0][0], _texts_of(payloads[0].texts)[0]
             try:
                 columns = decode.from_payloads([*zip(payloads, origins)], self._choose(need, texts))
-                yield process, _add_times(process, columns, texts, need)
+                yield process, _add_times(process, columns, texts)
                 return
             except (ValueError, MemoryError):
                 pass
@@ -227,7 +227,7 @@ class Blocks:
         if not isinstance(source, BlockRef):
             columns, texts = decode.from_bank(source)[0], read_texts(source.text, source.salt)[0]
             chosen = self._choose(need, texts)(columns.site, lambda: columns.stage, lambda: columns.step)
-            return _add_times(process, columns if chosen is None else decode.pick_rows(columns, chosen), texts, need)
+            return _add_times(process, columns if chosen is None else decode.pick_rows(columns, chosen), texts)
         try:
             if isinstance(read, Exception):
                 raise read
@@ -245,7 +245,7 @@ class Blocks:
         texts, unread = _texts_of(payload.texts) if len(payload.texts) < _FEW_TEXTS else read_texts(payload.texts, None)
         origin = whole_number(ref.meta.get("origin"))
         columns = decode.from_payloads([(payload, origin)], self._choose(need, texts))
-        return _add_times(process, columns, texts, need)._replace(unread=unread)
+        return _add_times(process, columns, texts)._replace(unread=unread)
 
     def _choose(self, need: Need | None, texts: livefile.Texts) -> decode.Choose:
         """Which rows of a block with these texts are asked for."""
@@ -289,7 +289,6 @@ class Blocks:
 
     def _put_block(self, chunk: Chunk, process: Process, decoded: DecodedBlock) -> None:
         columns, texts, start_ns, duration_ns, _ = decoded
-        assert start_ns is not None and duration_ns is not None
         if self._chosen.has_time and not (chosen := self._chosen.in_time(start_ns, duration_ns)).all():
             columns, start_ns, duration_ns = decode.pick_rows(columns, chosen), start_ns[chosen], duration_ns[chosen]
         if not len(start_ns):
@@ -338,9 +337,7 @@ def all_sources(process: Process) -> list[Source]:
     return [*(ref for ref in process.blocks if ref.bank not in grown), *unsealed]
 
 
-def _add_times(process: Process, columns: decode.Columns, texts: livefile.Texts, need: Need | None) -> DecodedBlock:
-    if need is None:
-        return DecodedBlock(columns, texts)
+def _add_times(process: Process, columns: decode.Columns, texts: livefile.Texts) -> DecodedBlock:
     end_ns = process.clock.to_monotonic(columns.end)
     duration_ns = end_ns - process.clock.to_monotonic(columns.end - columns.duration)
     return DecodedBlock(columns, texts, end_ns - duration_ns + np.int64(process.offset_ns), duration_ns)

@@ -219,9 +219,8 @@ class RunFiles:
 
     def decoded_stage_rows(self, *more: str) -> pl.DataFrame:
         """The same, decoded anew, with these columns of ranges besides."""
-        pieces = self.pieces(need=frames.STAGE_NEED)
-        own = frames.join_rows([self.finisher().only_stages(piece) for piece in pieces])
-        return self.finisher().stage_rows(own, more)
+        rows = frames.join_rows(list(self.pieces(need=frames.STAGE_NEED)))  # before the finisher, as above
+        return self.finisher().stage_rows(rows, more)
 
     def learn_tracks(self) -> None:
         """Tell each process what its tracks are called."""

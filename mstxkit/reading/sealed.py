@@ -30,8 +30,8 @@ VARIABLE = "MSTXKIT_READ_BEYOND_BYTES"
 # The most regular ranges, with the same attributes each time, were packed to a fiftieth.
 TIMES = 64
 BEYOND_BYTES = 64 << 20
-# What was told of a process, and the blocks that go with it, by kind.
-_Told = tuple[dict[str, Any], list[tuple[int, BlockRef]]]
+# What was told of a process, and the blocks that go with it.
+_Told = tuple[dict[str, Any], list[BlockRef]]
 IsWanted = Callable[[Mapping[str, Any]], bool]
 
 
@@ -106,8 +106,7 @@ class _SealedFile:
             return None  # whoever goes through the file finds it, and lists it
 
     def _read_index(self, index: block_index.FileIndex) -> _Told:
-        refs = [(e.kind, BlockRef(self._name, e.payload_at, e.size, e.crc, dict(e.fields))) for e in index.entries]
-        return index.meta, refs
+        return index.meta, [BlockRef(self._name, *entry) for entry in index.entries]
 
     def _by_heads(self) -> list[_Told] | None:
         heads: list[segment.Head] = []
@@ -143,7 +142,7 @@ class _SealedFile:
     def _told_by(self, kind: int, meta: dict[str, Any], payload_at: int, size: int, crc: int) -> _Told:
         # Anchors are by far the largest part of a meta, and the process learns them now.
         fields = {key: value for key, value in meta.items() if key not in ("clock", "identity", "counters")}
-        return meta, [(kind, BlockRef(self._name, payload_at, size, crc, fields))]
+        return meta, [BlockRef(self._name, kind, payload_at, size, crc, fields)]
 
     def _whole_blocks(self) -> list[_Told]:
         """Every block that is whole, by reading all of it."""
@@ -157,16 +156,15 @@ class _SealedFile:
         return contents
 
 
-def _take_blocks(meta: dict[str, Any], refs: list[tuple[int, BlockRef]], process: Process) -> None:
-    kinds = {kind for kind, _ in refs}
-    newest = max((ref.bank for kind, ref in refs if kind == segment.RECORDS), default=0)
-    process.learn(meta, newest if kinds == {segment.RECORDS} else math.inf)
-    for kind, ref in refs:
-        if kind == segment.RECORDS:
+def _take_blocks(meta: dict[str, Any], refs: list[BlockRef], process: Process) -> None:
+    newest = max((ref.bank for ref in refs if ref.kind == segment.RECORDS), default=0)
+    process.learn(meta, newest if {ref.kind for ref in refs} == {segment.RECORDS} else math.inf)
+    for ref in refs:
+        if ref.kind == segment.RECORDS:
             process.take(ref)
-        elif kind == segment.OPEN_RANGES:
+        elif ref.kind == segment.OPEN_RANGES:
             process.open_block = ref
-        elif kind == segment.END:
+        elif ref.kind == segment.END:
             process.learn_end(meta)
 
 

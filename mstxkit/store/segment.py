@@ -12,7 +12,7 @@ import threading
 import zlib
 from array import array
 from itertools import accumulate
-from typing import Any, Iterator, NamedTuple
+from typing import Any, Iterator, Mapping, NamedTuple
 
 from ..errors import FormatError, NewerVersionError
 from . import livefile, records, text_columns
@@ -262,7 +262,7 @@ def to_planes(words: list[int]) -> bytes:
     return b"".join(raw[k :: records.RECORD_BYTES] for k in range(records.RECORD_BYTES))
 
 
-def split_stream(stream: bytes, meta: dict[str, Any]) -> Payload:
+def split_stream(stream: bytes, meta: Mapping[str, Any]) -> Payload:
     """Cut a records block's uncompressed stream into its parts; planes and attributes stay where they are in it.
     Raises FormatError: the meta does not say how long they are, the stream is not as long as it says, or texts that are
     stored as columns are none.

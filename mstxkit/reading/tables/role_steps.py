@@ -61,18 +61,18 @@ def of_run(stage_rows: pl.DataFrame, processes: pl.DataFrame, has_beside: bool =
     did = figures.group_by("of", "process").agg(first=pl.col("step").min()).join(last, on="process").sort("process")
     lives = {part["of"][0]: part.drop("of").cast(pl.Int64).to_numpy().T for part in did.partition_by("of")}
     over = _find_over(figures, lives, [entry["state"] for entry in entries])
-    parted = figures.partition_by("of", "step", maintain_order=True)
     own = {groups[of][:2] for of, _ in over if not groups[of][2]}
     left_out = {of for of, _ in over if groups[of][2] and groups[of][:2] in own and not has_beside}
-    kept = [part for part in parted if (part["of"][0], part["step"][0]) in over and part["of"][0] not in left_out]
-    kept.sort(key=lambda part: (groups[part["of"][0]][0], part["end_ns"].max()))
+    parted = figures.partition_by("of", "step", maintain_order=True, as_dict=True)
+    kept = [(of, part) for (of, step), part in parted.items() if (of, step) in over and of not in left_out]
+    kept.sort(key=lambda each: (groups[each[0]][0], each[1]["end_ns"].max()))
     error_s = np.array([(entry["clock_error_ns"] or 0) / _NS for entry in entries])
-    steps = [_role_step(part, groups[part["of"][0]][1], peers, error_s, lives[part["of"][0]]) for part in kept]
-    of_each = [groups[part["of"][0]] for part in kept]
-    return [
-        step._replace(waits_for={key: waits_for[group, key] for key in step.stages if (group, key) in waits_for})
-        for group, step in zip(of_each, steps)
-    ]
+    steps = []
+    for of, part in kept:
+        group, step = groups[of], _role_step(part, groups[of][1], peers, error_s, lives[of])
+        whom = {key: waits_for[group, key] for key in step.stages if (group, key) in waits_for}
+        steps.append(step._replace(waits_for=whom))
+    return steps
 
 
 def origin_ns(stage_rows: pl.DataFrame) -> int:
