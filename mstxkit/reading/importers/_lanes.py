@@ -31,7 +31,7 @@ class LaneTimes(NamedTuple):
 
     def of(self, chosen: npt.NDArray[np.bool_]) -> LaneTimes:
         """Some of them."""
-        return LaneTimes(*(column[chosen] for column in self))
+        return LaneTimes(self.lanes[chosen], self.names[chosen], self.starts[chosen], self.ends[chosen])
 
     def called(self, names: Sequence[str | None]) -> NamedStretches:
         """By their names, one for each number; those of None are left out."""
