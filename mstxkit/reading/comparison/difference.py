@@ -43,19 +43,11 @@ class Difference(NamedTuple):
     steps_after: int
 
     @property
-    def is_more(self) -> bool:
-        """Is it more, for sure, and by as much as matters?"""
-        return self.low > 0 and self.ratio >= LEAST_RATIO
-
-    @property
-    def is_less(self) -> bool:
-        """Is it less, for sure, and by as much as matters?"""
-        return self.high < 0 and self.ratio <= -LEAST_RATIO
-
-    @property
-    def is_changed(self) -> bool:
-        """Is it more or less, for sure, and by as much as matters?"""
-        return self.is_more or self.is_less
+    def direction(self) -> int:
+        """1: it is more, for sure, and by as much as matters; -1: it is less; 0: no such difference is seen."""
+        if self.low > 0 and self.ratio >= LEAST_RATIO:
+            return 1
+        return -1 if self.high < 0 and self.ratio <= -LEAST_RATIO else 0
 
 
 def measure_difference(before: Seconds, after: Seconds, confidence: float = 0.95) -> Difference | None:

@@ -57,19 +57,16 @@ class ComparedTime(NamedTuple):
     @property
     def has_other_work(self) -> bool:
         """Does the work explain it: it takes longer with more tokens, or less with fewer, and a token takes as long?"""
-        tokens, time = self.tokens, self.time
-        if tokens is None or self.judged.is_changed:
+        if self.tokens is None or self.judged.direction or not self.time.direction:
             return False
-        return (tokens.is_more and time.is_more) or (tokens.is_less and time.is_less)
+        return self.tokens.direction == self.time.direction
 
     @property
     def verdict(self) -> str:
         """`slower`, `faster`, `more work`, `less work`, or `alike`: no difference is seen."""
         if self.has_other_work:
-            return "more work" if self.time.is_more else "less work"
-        if not self.judged.is_changed:
-            return "alike"
-        return "slower" if self.judged.is_more else "faster"
+            return "more work" if self.time.direction > 0 else "less work"
+        return {1: "slower", -1: "faster", 0: "alike"}[self.judged.direction]
 
 
 def of_sides(before: Side, after: Side, confidence: float) -> list[ComparedTime]:

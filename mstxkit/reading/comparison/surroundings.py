@@ -32,7 +32,7 @@ def find_changes(before: Side, after: Side, rows: Iterable[ComparedTime]) -> lis
     different = []
     for row in rows:
         tokens = row.tokens
-        if row.of == STAGE and tokens is not None and tokens.is_changed:
+        if row.of == STAGE and tokens is not None and tokens.direction:
             each = "a step" + " in each" * is_by_member(before.steps[row.role], after.steps[row.role], row.stage or "")
             figures = (f"{tokens.before:.0f} {each}", f"{tokens.after:.0f} {each}")
             different.append(SideChange(f"tokens of {row.stage}", *figures))

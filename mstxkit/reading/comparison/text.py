@@ -17,7 +17,6 @@ from .sides import Side
 
 _RANKS_SHOWN, _CHANGES_SHOWN, _LEFT_OUT_SHOWN = 8, 12, 8
 _STYLES = {"slower": "bold red", "faster": "bold green", "more work": "bold", "less work": "bold"}
-_WORDS = {"slower": ("Slower", "bold red"), "faster": ("Faster", "bold green")}
 
 
 def render_comparison(comparison: Comparison, everything: bool = False) -> RenderableType:
@@ -48,9 +47,9 @@ def _tell_side(side: Side) -> str:
 def _write_headline(row: ComparedTime, other_work: bool) -> Text:
     """Where the two sides do other work, the length of a step does not say who is slower."""
     time, each = row.time, row.judged
-    word, style = "No difference seen" if not time.is_changed else "Longer" if time.is_more else "Shorter", "bold"
-    if row.verdict in _WORDS and not other_work:
-        word, style = _WORDS[row.verdict]
+    word, style = {1: "Longer", -1: "Shorter", 0: "No difference seen"}[time.direction], "bold"
+    if row.verdict in ("slower", "faster") and not other_work:
+        word, style = row.verdict.capitalize(), _STYLES[row.verdict]
     whose = f" of {escape_name(row.role)}" if row.role else ""
     took = f"a step{whose} takes {write_duration(1e9 * time.after)}, before {write_duration(1e9 * time.before)}"
     by, of_same = (f"{write_percent(of.ratio)} ({write_interval(of)})" for of in (time, each))
@@ -66,7 +65,7 @@ def _tell_first(comparison: Comparison) -> list[Text]:
     whose = f" of {escape_name(row.role)}" if _has_roles(comparison) else ""
     seconds = row.time.after - row.time.before
     more = f"{'+' if seconds >= 0 else '-'}{write_duration(1e9 * abs(seconds))} in the member that takes longest"
-    if row.tokens is not None and row.tokens.is_changed:  # of a token, where there are more or fewer of them
+    if row.tokens is not None and row.tokens.direction:  # of a token, where there are more or fewer of them
         more = f"{write_percent(row.judged.ratio)} for a token"
     return [Text.assemble(("  first     ", "dim"), f"{escape_name(row.stage)}{whose}, {since}: ", more)]
 
@@ -97,7 +96,7 @@ def _draw_table(rows: list[ComparedTime], first: str, name: Callable[[ComparedTi
         if has_tokens:
             figures.append("" if row.per_token is None else write_percent(row.per_token.ratio))
         words = [row.verdict] if row.verdict != "alike" else []
-        words += ["no difference seen for a token"] if not words and row.time.is_changed else []
+        words += ["no difference seen for a token"] if not words and row.time.direction else []
         remark = Text("; ".join(words + ["members wait in it"] * row.waits), _STYLES.get(row.verdict, ""))
         table.add_row(*([name(row)] if first else []), for_rich(row.stage or "", 48), *figures, remark)
     return table

@@ -120,7 +120,9 @@ class AscendFile:
         self._base.executemany(statement, values.reshape(-1, at_once * _VALUES).tolist())
 
     def describe(self, file: RankFile, steps: Iterable[tuple[int, int, int]], more: dict[str, str]) -> None:
-        """What a tool must know of a whole rank; of each step its number, begin and end in ns."""
+        """What a tool must know of a whole rank; of each step its number, begin and end in ns. Of a profile's tables
+        those that have rows are left as they are.
+        """
         tables: dict[str, Iterable[tuple[Any, ...]]] = {
             "ENUM_MSTX_EVENT_TYPE": _TYPES,
             "SESSION_TIME_INFO": [(self.first_ns, self.last_ns)],
@@ -131,7 +133,11 @@ class AscendFile:
             "STEP_TIME": steps,
         }
         for table, rows in tables.items():
-            self.fill(table, rows)
+            listed = list(rows)
+            if listed and self._base.execute(f"select 1 from {table} limit 1").fetchone() is None:
+                marks = ", ".join("?" * len(listed[0]))
+                names = ", ".join(self._list_columns(table)[: len(listed[0])])
+                self._base.executemany(f"insert into {table} ({names}) values ({marks})", listed)
 
     def begin_early(self, first_ns: int, last_ns: int) -> None:
         """One more session, from the first of our ranges on that began a little before one that is told already.
@@ -143,15 +149,6 @@ class AscendFile:
         begun = f"select min(startNs) at from MSTX_EVENTS where {ours}"
         query = f"insert into SESSION_TIME_INFO (startTimeNs, endTimeNs) select at, ? from ({begun}) where at < ?"
         self._base.execute(query, (last_ns, earliest_ns, first_ns))
-
-    def fill(self, table: str, rows: Iterable[tuple[Any, ...]]) -> None:
-        """Rows of a table that has none yet; one that has some is left as it is."""
-        if self._base.execute(f"select 1 from {table} limit 1").fetchone() is None:
-            listed = list(rows)
-            if listed:
-                marks = ", ".join("?" * len(listed[0]))
-                names = ", ".join(self._list_columns(table)[: len(listed[0])])
-                self._base.executemany(f"insert into {table} ({names}) values ({marks})", listed)
 
     def finish(self) -> None:
         """All of it is in the file, which has no journal beside it and can be read where nothing can be written."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from itertools import count
 from typing import Any, Callable, Iterable, Iterator, NamedTuple
 
@@ -33,11 +34,6 @@ class RangeRow(NamedTuple):
     error: bool | None
     attributes: str | None
 
-    @property
-    def is_coalesced(self) -> bool:
-        """Does it stand for several calls?"""
-        return self.attributes is not None and self.attributes.startswith(COALESCED)
-
 
 # What is drawn on a line, of which 0 is the track itself: a whole range, its begin, its end, or an instant.
 WHOLE, BEGIN, END, MARK = "whole", "begin", "end", "mark"
@@ -55,7 +51,7 @@ class Slices:
         self._draw, self._suspended, self._has_whole = draw, suspended, has_whole
         self._open: dict[int, list[RangeRow]] = {}
         self._process = -1
-        self._tracks: dict[int, TrackLines] = {}
+        self._tracks: defaultdict[int, TrackLines] = defaultdict(TrackLines)
         self._numbers = count(1)
 
     def take(self, ranges: Iterable[RangeRow], marks: Iterable[RangeRow]) -> Iterator[Any]:
@@ -64,7 +60,7 @@ class Slices:
         for row in ranges:
             if row.duration_ns is None:
                 self._open.setdefault(row.process, []).append(row)
-            elif row.is_coalesced:  # it may lie a second later than its end
+            elif row.attributes and row.attributes.startswith(COALESCED):  # it may lie a second later than its end
                 line = Line(next(self._numbers), row.domain)
                 yield self._draw(BEGIN, row, line)
                 yield self._draw(END, row, line)
@@ -85,7 +81,7 @@ class Slices:
     def _finish_tracks(self) -> Iterator[Any]:
         for lines in self._tracks.values():
             yield from lines.leave(None)
-        self._tracks = {}
+        self._tracks.clear()
 
     def _begin_process(self, process: int) -> Iterator[Any]:
         yield from self._finish_tracks()
@@ -94,26 +90,20 @@ class Slices:
             self._suspended.see(row.process, row.track, row.depth, row.start_ns)
             yield from self._draw_row(row, OPEN_NS, False)
 
-    def _lines_of(self, row: RangeRow) -> Iterator[Any]:
-        """Have the lines of its track."""
+    def _draw_mark(self, row: RangeRow) -> Iterator[Any]:
         if row.process != self._process:
             yield from self._begin_process(row.process)
-        if row.track not in self._tracks:
-            self._tracks[row.track] = TrackLines()
-
-    def _draw_mark(self, row: RangeRow) -> Iterator[Any]:
-        yield from self._lines_of(row)
-        drawn = Drawn(row.start_ns, row.start_ns, row.depth)
-        yield from self._tracks[row.track].leave(drawn)
-        if self._tracks[row.track].put_mark(drawn):
+        lines, drawn = self._tracks[row.track], Drawn(row.start_ns, row.start_ns, row.depth)
+        yield from lines.leave(drawn)
+        if lines.put_mark(drawn):
             drawn.begin = (self._draw(MARK, row, drawn.line),)
         else:
             yield self._draw(MARK, row, _TRACK)
 
     def _draw_row(self, row: RangeRow, end_ns: int, is_driven: bool) -> Iterator[Any]:
-        yield from self._lines_of(row)
-        lines = self._tracks[row.track]
-        drawn = Drawn(row.start_ns, end_ns, row.depth)
+        if row.process != self._process:
+            yield from self._begin_process(row.process)
+        lines, drawn = self._tracks[row.track], Drawn(row.start_ns, end_ns, row.depth)
         yield from lines.leave(drawn)
         is_apart = self._suspended.has(row.process, row.track, row.depth, row.start_ns)
         line = lines.put(drawn, is_driven, is_apart, lambda: Line(next(self._numbers), row.domain, is_apart))

@@ -72,9 +72,9 @@ class _Folder:
 
     def add(self, rows: RankRows) -> None:
         file = self._file_of[rows.process]
-        for number, (base, steps) in list(self._open.items()):
+        for base, steps in list(self._open.values()):
             if max(steps.file.processes) < rows.process:
-                self._close_file(number, base, steps)
+                self._close_file(base, steps)
         base, steps = self._of(file)
         steps.see(rows)
         base.put(rows, self.reader.texts, self._pids[rows.process])
@@ -88,28 +88,28 @@ class _Folder:
             self._open[file.number] = AscendFile(place), StepTimes(file, self._attempts)
         return self._open[file.number]
 
-    def _close_file(self, number: int, base: AscendFile, steps: StepTimes) -> None:
-        for process in steps.file.processes:
+    def _close_file(self, base: AscendFile, steps: StepTimes) -> None:
+        file = steps.file
+        for process in file.processes:
             for rows in self._opened.pop(process, ()):
                 steps.see(rows)
                 base.put(rows, self.reader.texts, self._pids[process])
-        del self._open[number]
-        self._counts[number] = base.count
+        del self._open[file.number]
+        self._counts[file.number] = base.count
         # A file without events is of the others' time: Insight's zero is the earliest that any of them says.
         if not base.count:
-            base.first_ns = base.last_ns = self._first_ns or steps.file.start_ns
+            base.first_ns = base.last_ns = self._first_ns or file.start_ns
         self._first_ns = min(self._first_ns or base.first_ns, base.first_ns)
-        role, rank = steps.file.role or "", str(steps.file.rank)
-        about = {"mstxkit_run": self._run.id, "mstxkit_role": role, "mstxkit_rank": rank}
-        base.describe(steps.file, steps.windows(), about)
+        about = {"mstxkit_run": self._run.id, "mstxkit_role": file.role or "", "mstxkit_rank": str(file.rank)}
+        base.describe(file, steps.windows(), about)
         base.finish()
 
     def finish(self) -> int:
-        for number, (base, steps) in list(self._open.items()):
-            self._close_file(number, base, steps)
+        for base, steps in list(self._open.values()):
+            self._close_file(base, steps)
         rest = [file for file in self._files if file.number not in self._counts]
         for file in sorted(rest, key=lambda file: self._opened.keys().isdisjoint(file.processes)):
-            self._close_file(file.number, *self._of(file))
+            self._close_file(*self._of(file))
         write_beside(self._folder, self._files, self._processes, self._counts, self.reader.shown)
         return sum(self._counts.values())
 

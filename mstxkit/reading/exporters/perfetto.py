@@ -141,9 +141,9 @@ class LaneEvents:
         if what == BEGIN and row.stage is not None and self._vocabulary.has_stage_of_its_own(row.name, row.domain):
             stage = np.array([self._vocabulary.stage_code(row.stage)])
             flows = b"".join(tail for _, tail in self._flows.tails(row.process, np.array([row.start_ns]), stage))
-        if line.number:
-            return self.draw_on(self._places.of_line(row, line.number), what, row, flows)
-        return self.draw_on(self._places.of_lane(row.process << TRACK_BITS | row.track), what, row, flows)
+        lane, places = row.process << TRACK_BITS | row.track, self._places
+        track = places.of_line(row, line.number) if line.number else places.of_lane(lane)
+        return self.draw_on(track, what, row, flows)
 
     def draw_on(self, track: int, what: str, row: RangeRow, flows: bytes = b"") -> bytes:
         """An event of this track."""

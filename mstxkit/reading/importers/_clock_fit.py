@@ -76,7 +76,7 @@ def fit_clocks(theirs: NamedStretches, ours: NamedStretches, own_error_ns: int) 
     if not len(pairs.starts):
         return None
     (middle, rival_ns), there = _find_peak(pairs), len(np.unique(pairs.theirs))
-    matched = _are_near(pairs, np.full(len(pairs.starts), float(middle)))
+    matched = _are_near(pairs, middle)
     count = len(np.unique(pairs.theirs[matched]))
     if count < _ENOUGH:
         differences, more = pairs.differences[matched] + pairs.more[matched] // 2, pairs.more[matched]
@@ -133,7 +133,7 @@ def _find_peak(pairs: _Pairs) -> tuple[int, int]:
     return best[2], min((abs(other[2] - best[2]) for other in others if other[0] == best[0]), default=0)
 
 
-def _are_near(pairs: _Pairs, expected: _Floats) -> npt.NDArray[np.bool_]:
+def _are_near(pairs: _Pairs, expected: _Floats | float) -> npt.NDArray[np.bool_]:
     return np.asarray(np.abs(pairs.differences - expected) <= _CLOSE_NS)
 
 
@@ -141,7 +141,7 @@ def _fit_line(pairs: _Pairs, middle: float, own_error_ns: int, rival_ns: int) ->
     """A straight line through the differences near this one, outliers left out."""
     # The middles of both ranges: what recording a range costs is about the same at its begin and its end.
     values = pairs.differences + pairs.more / 2
-    origin = int(np.median(pairs.starts[_are_near(pairs, np.full(len(values), middle))]))
+    origin = int(np.median(pairs.starts[_are_near(pairs, middle)]))
     passed, drift, offset, chosen = (pairs.starts - origin).astype(np.float64), 0.0, middle, np.zeros(0, dtype=bool)
     for _ in range(_ROUNDS):
         chosen = _are_near(pairs, offset + drift * passed)

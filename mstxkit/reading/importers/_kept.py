@@ -62,8 +62,7 @@ def keep_rows(
     folder = run / layout.IMPORTS
     folders.make_folder(folder)
     content = parquet.in_memory(pl.DataFrame(rows, schema=DEVICE_SCHEMA), compression="zstd").getvalue()
-    about = {**about, "digest": _digest_of(content)}
-    fields = {**identity._asdict(), "rows": len(rows), **about}
+    fields = {**identity._asdict(), "rows": len(rows), **about, "digest": _digest_of(content)}
     head = {"format": FORMAT, "run": run_id, **fields, "time_ns": time.time_ns()}
     documents.replace_file(folder / (identity.name + _SUFFIX), content)
     text = json.dumps(head, indent=1, default=str).encode("utf-8", "backslashreplace")

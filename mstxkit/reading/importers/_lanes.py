@@ -33,10 +33,6 @@ class LaneTimes(NamedTuple):
         """Some of them."""
         return LaneTimes(self.lanes[chosen], self.names[chosen], self.starts[chosen], self.ends[chosen])
 
-    def covered(self) -> CoveredTime:
-        """The time that they cover."""
-        return CoveredTime(self.starts, self.ends)
-
     def called(self, names: Sequence[str | None]) -> NamedStretches:
         """By their names, one for each number; those of None are left out."""
         return NamedStretches.of(names, self.names, self.starts, self.ends)
@@ -143,7 +139,8 @@ def divide_time(trace: DeviceTrace, table: EventTable, events: LaneTimes, why_lo
     names, of_events = table.names.all(), table.kinds_of(events)
     for what, kind in kinds.items():
         mine = events.of(of_events == kind)
-        setattr(trace, what, mine.called(names) if what in ("operations", "ranges") else mine.covered().told())
+        is_called = what in ("operations", "ranges")
+        setattr(trace, what, mine.called(names) if is_called else CoveredTime(mine.starts, mine.ends).told())
     trace.lose(why_lost, count=table.unusable)
 
 

@@ -53,14 +53,12 @@ def read_traces(path: Path, advance: Callable[[float], None]) -> list[DeviceTrac
             shown = ", ".join(sorted(base.tables)[:5]) or "none"
             raise FormatError(f"is a database, but not a profiler's: it has no TASK, COMMUNICATION_OP or MSTX_EVENTS "
                               f"(its tables: {shown})")  # fmt: skip
-        ranks = _read_ranks(base)
-        devices = {device: rank for rank, device in ranks} if len({device for _, device in ranks}) > 1 else {None: None}
+        pairs = base.pairs(_RANKS, "rankId", "deviceId")
+        ranks = [(rank, device) for rank, device in pairs if small_number(rank) is not None and type(device) is int]
+        devices: dict[int | None, int | None] = {device: rank for rank, device in ranks}
+        if len(devices) < 2:
+            devices = {None: ranks[0][0] if len(ranks) == 1 else None}
         return [_RankOfDatabase(base, path, device, rank).trace() for device, rank in devices.items()]
-
-
-def _read_ranks(base: Database) -> list[tuple[int, int]]:
-    pairs = base.pairs(_RANKS, "rankId", "deviceId")
-    return [(rank, device) for rank, device in pairs if small_number(rank) is not None and type(device) is int]
 
 
 class _RankOfDatabase:
@@ -82,9 +80,6 @@ class _RankOfDatabase:
 
     def _read_who(self) -> None:
         trace, base = self._trace, self._base
-        ranks = [rank for rank, _ in _read_ranks(base)]
-        if trace.rank is None and len(ranks) == 1:
-            trace.rank = ranks[0]
         trace.host = next((clean_text(name) for _, name in base.pairs("HOST_INFO", "hostUid", "hostName", 1)), "")
         for start, end in base.pairs("SESSION_TIME_INFO", "startTimeNs", "endTimeNs", 1):
             if type(start) is int and type(end) is int and 0 < start < end < LATEST_NS:

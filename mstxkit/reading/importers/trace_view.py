@@ -97,18 +97,18 @@ class _ViewReading:
             self._threads[pid, tid] = name[:NAME_CHARACTERS]
 
     def finished(self) -> DeviceTrace:
-        trace, has_overlap = self.trace, _OVERLAP in self._processes.values()
+        trace, processes = self.trace, {*self._processes.values()}
         events, ranges = self._events.all(), self._ranges.all()
         trace.ranges = ranges.called(self._ranges.names.all())
         unusable = self._events.unusable + self._ranges.unusable
         trace.lose("events have no usable time and are left out", count=unusable)
-        if has_overlap:
+        if _OVERLAP in processes:
             trace.computing = self._lanes_of(events, (_OVERLAP,), _COMPUTING).told()
             trace.communicating = self._lanes_of(events, (_OVERLAP,), _COMMUNICATING).told()
-        elif _HARDWARE in self._processes.values():
+        elif _HARDWARE in processes:
             trace.computing = self._lanes_of(events, (_HARDWARE,), _NO_KERNEL, are_others=True).told()
             trace.communicating = self._lanes_of(events, _COLLECTIVES, _OPERATION).told()
-        elif _CPU in self._processes.values():
+        elif _CPU in processes:
             trace.computing = self._lanes_of(events, (_CPU,), _NO_KERNEL, are_others=True).told()
             trace.communicating = self._lanes_of(events, (_CPU,), _OPERATION).told()
             trace.notes.append("it has no kernels: operators on the CPU count as computing")
@@ -135,7 +135,8 @@ class _ViewReading:
         chosen = self._events.names.matching(pattern) ^ are_others
         if but is not None:
             chosen &= ~self._events.names.matching(but)
-        return events.of(self._lanes_on(processes)[events.lanes] & chosen[events.names]).covered()
+        mine = events.of(self._lanes_on(processes)[events.lanes] & chosen[events.names])
+        return CoveredTime(mine.starts, mine.ends)
 
     def _read_operations(self, events: LaneTimes) -> NamedStretches:
         """Single collectives; the group is part of their name (`hcom_allReduce__<group>_<number>_…`)."""

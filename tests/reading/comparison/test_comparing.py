@@ -348,7 +348,7 @@ def test_in_a_step_tokens_weigh_as_much_as_the_stages_that_count_them(
     (step,) = comparison.of(STEP)
     assert step.tokens is not None and step.tokens.ratio == pytest.approx(-0.022, abs=0.002)
     assert step.judged.ratio == pytest.approx((slow - 1) * 0.91 / 4, abs=0.01)
-    assert verdict == ("slower" if step.judged.is_changed else "alike")
+    assert verdict == ("slower" if step.judged.direction else "alike")
 
 
 def test_as_json_a_step_has_work_and_a_rank_has_tokens(tmp_path: Path) -> None:
@@ -422,7 +422,7 @@ def test_where_only_the_time_is_longer_for_sure_it_says_that_a_token_decides(tmp
 
     comparison = compared(run("a", 20, 1), run("b", 21, 2))
 
-    assert comparison.of(STAGE)[0].time.is_more and comparison.over(0.01) == []
+    assert comparison.of(STAGE)[0].time.direction == 1 and comparison.over(0.01) == []
     assert "no difference seen for a token" in rendered(comparison)
 
 

@@ -35,7 +35,7 @@ def test_an_interval_holds_the_truth_about_as_often_as_it_says(alike: float) -> 
 def test_what_is_slower_is_said_with_both_medians_and_the_numbers_of_steps() -> None:
     found = measure_difference(heavy(1, 100), 1.2 * heavy(2, 50))
 
-    assert found is not None and found.is_more and not found.is_less
+    assert found is not None and found.direction == 1
     assert found.ratio == pytest.approx(0.2, abs=0.06) and (found.steps_before, found.steps_after) == (100, 50)
     assert found.after / found.before == pytest.approx(1 + found.ratio)
 
@@ -43,7 +43,7 @@ def test_what_is_slower_is_said_with_both_medians_and_the_numbers_of_steps() -> 
 def test_a_difference_that_matters_to_nobody_is_none_however_sure_it_is() -> None:
     found = measure_difference(np.full(1000, 1.0), np.full(1000, 1.004))
 
-    assert found is not None and found.low > 0 and not found.is_more
+    assert found is not None and found.low > 0 and found.direction == 0
 
 
 def test_of_too_few_steps_nothing_is_said() -> None:
