@@ -14,7 +14,7 @@ import sys
 from functools import partial
 from typing import Any, Mapping, NamedTuple, Union
 
-from ..engine.plain_paths import SCALARS, Unreadable, plain_attribute, plain_item, plain_length
+from ..engine.plain_paths import READERS, SCALARS, TO_ATTRIBUTE, TO_ITEM, TO_LENGTH, Unreadable
 from ..errors import PatchError
 from ..host.names import type_name
 
@@ -77,46 +77,20 @@ class KeywordRest(NamedTuple):
         return {name: value for name, value in kwargs.items() if type(name) is str and name not in self.taken}
 
 
-class Attribute(NamedTuple):
-    """`owner.name`: a plain attribute."""
-
-    owner: Node
-    name: str
-
-    def read(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
-        """What is stored there."""
-        return plain_attribute(self.owner.read(args, kwargs), self.name)
-
-
-class Item(NamedTuple):
-    """`owner[key]` of an exact dict, list or tuple."""
-
-    owner: Node
-    key: int | str
-
-    def read(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
-        """What is stored there."""
-        return plain_item(self.owner.read(args, kwargs), self.key)
-
-
-class Length(NamedTuple):
-    """`len(owner)` of an exact built-in container."""
-
-    owner: Node
-
-    def read(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
-        """An int."""
-        return plain_length(self.owner.read(args, kwargs))
-
-
-Node = Union[Literal, Argument, Rest, KeywordRest, Attribute, Item, Length]
+Begin = Union[Literal, Argument, Rest, KeywordRest]
 
 
 class Expression(NamedTuple):
     """A compiled expression. Pickles; calls of it may come from any thread."""
 
     text: str  # as written
-    root: Node
+    begin: Begin
+    path: tuple[tuple[int, Any], ...] = ()  # steps from there, as `engine.stored` takes them
+
+    @property
+    def is_literal(self) -> bool:
+        """Is it the same in all calls?"""
+        return isinstance(self.begin, Literal) and not self.path
 
     def __call__(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bool | int | float | str | None:
         """The value in a call with these arguments: an exact bool, int, float or str; None where the program has None.
@@ -124,7 +98,9 @@ class Expression(NamedTuple):
 
         Cost: about 0.3 µs for a parameter, 0.6 µs more for each attribute, 0.3 µs for an item of a dict of five keys.
         """
-        value = self.root.read(args, kwargs)
+        value = self.begin.read(args, kwargs)
+        for kind, key in self.path:
+            value = READERS[kind](value, key)
         if value is None or id(type(value)) in SCALARS:
             return value  # type: ignore[no-any-return]
         raise Unreadable(f"{self.text} is a {type_name(type(value))}, not a bool, int, float or str")
@@ -134,8 +110,27 @@ def compile_expression(text: str, signature: inspect.Signature | None) -> Expres
     """The expression that `text` is for calls of a function with this signature; None: whatever parameters it has.
     Raises ExpressionError: it is malformed, or names a parameter that the function lacks.
     """
-    arguments = None if signature is None else _list_arguments(signature)
-    return Expression(text, _read_node(parse_expression(text), text, arguments))
+    tree, path = parse_expression(text), list[tuple[int, Any]]()
+    while True:  # from the last step to the first
+        if isinstance(tree, ast.Attribute):
+            path.append((TO_ATTRIBUTE, sys.intern(tree.attr)))
+            tree = tree.value
+        elif isinstance(tree, ast.Subscript):
+            path.append((TO_ITEM, _read_literal(tree.slice, text)))
+            tree = tree.value
+        elif (
+            isinstance(tree, ast.Call) and ast.unparse(tree.func) == "len" and len(tree.args) == 1 and not tree.keywords
+        ):
+            path.append((TO_LENGTH, None))
+            tree = tree.args[0]
+        else:
+            break
+    if len(path) > DEEPEST:
+        raise ExpressionError(f"{text!r}: more than {DEEPEST} levels deep")
+    if isinstance(tree, ast.Name):
+        begin = Rest(0) if signature is None else _find_parameter(tree.id, text, _list_arguments(signature))
+        return Expression(text, begin, tuple(reversed(path)))
+    return Expression(text, Literal(_read_literal(tree, text)), tuple(reversed(path)))
 
 
 check = partial(compile_expression, signature=None)
@@ -153,9 +148,9 @@ def parse_expression(text: object) -> ast.expr:
         raise ExpressionError(f"{text!r}: {getattr(exc, 'msg', None) or exc or type(exc).__name__}") from None
 
 
-def _list_arguments(signature: inspect.Signature) -> dict[str, Node]:
+def _list_arguments(signature: inspect.Signature) -> dict[str, Begin]:
     """Every parameter, by name."""
-    arguments: dict[str, Node] = {}
+    arguments: dict[str, Begin] = {}
     position = 0
     kinds = inspect.Parameter
     by_keyword = (kinds.POSITIONAL_OR_KEYWORD, kinds.KEYWORD_ONLY)
@@ -175,26 +170,12 @@ def _list_arguments(signature: inspect.Signature) -> dict[str, Node]:
     return arguments
 
 
-def _read_node(tree: ast.AST, text: object, arguments: Mapping[str, Node] | None, depth: int = 0) -> Node:
-    """`arguments` None: any name is taken for a parameter."""
-    if depth > DEEPEST:
-        raise ExpressionError(f"{text!r}: more than {DEEPEST} levels deep")
-    if isinstance(tree, ast.Name) and arguments is None:
-        return Rest(0)
-    if isinstance(tree, ast.Name) and arguments is not None:
-        if tree.id in arguments:
-            return arguments[tree.id]
-        near = difflib.get_close_matches(tree.id, list(arguments), n=1)
-        advice = f"; did you mean {near[0]}? It has:" if near else ", it has:"
-        named = ", ".join(arguments) or "none"
-        raise ExpressionError(f"{text!r}: the function has no parameter {tree.id}{advice} {named}")
-    if isinstance(tree, ast.Attribute):
-        return Attribute(_read_node(tree.value, text, arguments, depth + 1), sys.intern(tree.attr))
-    if isinstance(tree, ast.Subscript):
-        return Item(_read_node(tree.value, text, arguments, depth + 1), _read_literal(tree.slice, text))
-    if isinstance(tree, ast.Call) and ast.unparse(tree.func) == "len" and len(tree.args) == 1 and not tree.keywords:
-        return Length(_read_node(tree.args[0], text, arguments, depth + 1))
-    return Literal(_read_literal(tree, text))
+def _find_parameter(name: str, text: str, arguments: Mapping[str, Begin]) -> Begin:
+    if name in arguments:
+        return arguments[name]
+    near = difflib.get_close_matches(name, list(arguments), n=1)
+    advice = f"; did you mean {near[0]}? It has:" if near else ", it has:"
+    raise ExpressionError(f"{text!r}: the function has no parameter {name}{advice} {', '.join(arguments) or 'none'}")
 
 
 def _read_literal(tree: ast.AST, text: object) -> int | str:
