@@ -9,7 +9,7 @@ import typer
 
 from ..errors import PatchError
 from ..patching.declare import EXTRA
-from ..patching.registry import has_extra
+from ..patching.registry import EXTRA_SUFFIX
 from ..patching.report import APPLIED, FAILED, STATES, WAITING, TargetState
 from ..patching.sheet import YAML_SUFFIXES
 from ..patching.symbols import HELD
@@ -70,7 +70,7 @@ def show_patches(frameworks: list[str], import_them: bool, json: bool) -> None:
             version = find_version(patch.framework) or ""
             sources = symbols.find_symbols(folder)
             states, error = _importing.in_a_process(name) if import_them else (sources.states(patch), "")
-        is_whole = has_extra(name) or name.endswith(YAML_SUFFIXES)
+        is_whole = name.endswith((EXTRA_SUFFIX, *YAML_SUFFIXES))
         supported.append(Support(patch.framework, is_whole, version, states, error))
     if json:
         plain = [[target._asdict() for target in support.targets] for support in supported]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from functools import partial
 from types import FunctionType
-from typing import Any, Callable, Sequence
+from typing import Any, Callable, Iterable, Sequence
 
 from ..host import imports
 from . import apply, reach, replacements, versions
@@ -157,15 +157,14 @@ class Active:
             placed.marks += apply.settle_site(placed.target, change.after)  # before anybody can call it
         return change
 
-    def reach_copies(self, name: str | None = None) -> None:
+    def reach_copies(self, name: str = "") -> None:
         """Replace what `from x import y` has copied before its target was patched: near this module, or anywhere. Then
         whoever else holds one of the functions gets the new one, too.
         """
         exchanged, self._exchanged = self._exchanged, []
         replaced = {id(change.before): (change.before, change.after) for _, change in self._copied}
         if replaced and (exchanged or self.patch.seam is not None):  # finding them takes milliseconds
-            modules = replacements.loaded_modules() if name is None else replacements.find_near(name)
-            for copy in replacements.in_modules(replaced, modules):
+            for copy in replacements.in_modules(replaced, replacements.loaded_modules(name)):
                 owner = next((placed for placed, change in self._copied if change.after is copy.after), None)
                 if owner is not None:  # a handler of a signal may have put it back
                     copy.make()
@@ -235,15 +234,10 @@ class Active:
             states.append(state._replace(version=self.version))
         return states
 
-    def stand_on(self, undone: list[Replacement]) -> None:
-        """Another patch, beneath this one somewhere, is undone."""
-        for placed in self.placed:
-            placed.changes = replacements.stand_on(undone, placed.changes)
-        if self.seam.change is not None:
-            (self.seam.change,) = replacements.stand_on(undone, [self.seam.change])
-
-    def remove(self) -> list[Replacement]:
-        """Put everything back, and reach what was copied in the meantime; gives what was undone."""
+    def remove(self, others: Iterable[Active]) -> None:
+        """Put everything back, and reach what was copied in the meantime. `others`: are left, and put back what is
+        there now, in the place of what this one has put there.
+        """
         for undo in self.undos:
             undo()
         in_order = list(dict.fromkeys([*self._in_order, *self.placed]))
@@ -257,7 +251,12 @@ class Active:
         for placed in self.placed:
             placed.take_back_marks()
         self.placed = []
-        return [*values, *own]
+        undone = [*values, *own]
+        for other in others:
+            for placed in other.placed:
+                placed.changes = replacements.stand_on(undone, placed.changes)
+            if other.seam.change is not None:
+                (other.seam.change,) = replacements.stand_on(undone, [other.seam.change])
 
 
 def _list_needed(target: Target) -> tuple[str, ...]:

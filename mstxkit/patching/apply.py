@@ -37,12 +37,11 @@ def make_replacement(target: Target, place: FunctionPlace, has_late_steps: bool,
     change = Replacement(place.holder, place.attribute, raw, raw, place.is_own)
     if target.kind == DELEGATE:
         return change
-    if target.kind == VALUE:
-        change = change._replace(after=pkgutil.resolve_name(target.value or ""))
-    if change.after is raw and target.kind == VALUE or has_range(raw, below, target.kind == WRAP):
+    after = pkgutil.resolve_name(target.value or "") if target.kind == VALUE else None
+    if after is raw or has_range(raw, below, target.kind == WRAP):
         raise Unreached(Reason.HAS_RANGE)
     if target.kind == VALUE:
-        return change
+        return change._replace(after=after)
     if target.kind == CONTEXT:
         return change._replace(after=_time_contexts(raw, target))
     if target.kind == WRAP:

@@ -10,7 +10,7 @@ import ast
 import inspect
 import operator
 from functools import partial
-from typing import Any, Callable, Mapping, NamedTuple, Union
+from typing import Any, Callable, Mapping
 
 from ..engine.plain_paths import Unreadable
 from . import expressions
@@ -22,38 +22,30 @@ _COMPARE: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
 }  # fmt: skip
 
 
-class Compared(NamedTuple):
-    """An expression against a literal."""
-
-    value: Expression
-    compare: Callable[[Any, Any], Any]
-    literal: int | str
-
-    def __call__(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bool:
-        """Does it hold in this call? Raises Unreadable."""
-        value = self.value(args, kwargs)
-        try:
-            return bool(self.compare(value, self.literal))
-        except TypeError:
-            raise Unreadable(f"{self.value.text} is {value!r}: it has no order with {self.literal!r}") from None
-
-
-class Joined(NamedTuple):
-    """`not`, `and`, `or` of others; read from the left as far as needed."""
-
-    word: str
-    parts: tuple[Condition | Expression, ...]
-
-    def __call__(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bool:
-        """Does it hold in this call? Raises Unreadable."""
-        if self.word == "not":
-            return not self.parts[0](args, kwargs)
-        answers = (part(args, kwargs) for part in self.parts)
-        return all(answers) if self.word == "and" else any(answers)
-
-
 # Called with a call's arguments: does it hold in that call? Raises Unreadable.
-Condition = Union[Compared, Joined]
+Condition = Callable[[tuple[Any, ...], Mapping[str, Any]], bool]
+
+
+def _compare(
+    value: Expression, compare: Callable[[Any, Any], Any], literal: int | str, args: tuple[Any, ...],
+    kwargs: Mapping[str, Any],
+) -> bool:  # fmt: skip
+    """An expression against a literal."""
+    actual = value(args, kwargs)
+    try:
+        return bool(compare(actual, literal))
+    except TypeError:
+        raise Unreadable(f"{value.text} is {actual!r}: it has no order with {literal!r}") from None
+
+
+def _join(
+    word: str, parts: tuple[Condition | Expression, ...], args: tuple[Any, ...], kwargs: Mapping[str, Any]
+) -> bool:
+    """`not`, `and`, `or` of others; read from the left as far as needed."""
+    if word == "not":
+        return not parts[0](args, kwargs)
+    answers = (part(args, kwargs) for part in parts)
+    return all(answers) if word == "and" else any(answers)
 
 
 def compile_condition(text: str, signature: inspect.Signature | None) -> Condition:
@@ -74,14 +66,14 @@ def _read_condition(tree: ast.expr, expression: Callable[[str], Expression], dep
         raise ExpressionError(f"a condition of more than {expressions.DEEPEST} levels")
     if isinstance(tree, ast.BoolOp):
         parts = tuple(_read_condition(part, expression, depth + 1) for part in tree.values)
-        return Joined("and" if isinstance(tree.op, ast.And) else "or", parts)
+        return partial(_join, "and" if isinstance(tree.op, ast.And) else "or", parts)
     if isinstance(tree, ast.UnaryOp) and isinstance(tree.op, ast.Not):
-        return Joined("not", (_read_condition(tree.operand, expression, depth + 1),))
+        return partial(_join, "not", (_read_condition(tree.operand, expression, depth + 1),))
     if isinstance(tree, ast.Compare):
         compare: Any = _COMPARE.get(type(tree.ops[0]))
         literal: Any = getattr(tree.comparators[0], "value", None)
         if len(tree.ops) != 1 or compare is None or type(literal) not in (int, str):
             what = "an expression is compared with one int or str, by one of == != < <= > >="
             raise ExpressionError(f"{ast.unparse(tree)!r}: {what}")
-        return Compared(expression(ast.unparse(tree.left)), compare, literal)
-    return Joined("and", (expression(ast.unparse(tree)),))  # is it anything but None, 0, False or empty?
+        return partial(_compare, expression(ast.unparse(tree.left)), compare, literal)
+    return partial(_join, "and", (expression(ast.unparse(tree)),))  # is it anything but None, 0, False or empty?

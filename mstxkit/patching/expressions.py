@@ -26,16 +26,6 @@ class ExpressionError(PatchError):
     """An expression is malformed, or names a parameter that the function lacks."""
 
 
-class Literal(NamedTuple):
-    """An int or a str as it is."""
-
-    value: int | str
-
-    def read(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
-        """The literal."""
-        return self.value
-
-
 class Argument(NamedTuple):
     """A parameter's value in this call: by keyword, else by position, else its default."""
 
@@ -45,39 +35,42 @@ class Argument(NamedTuple):
     has_default: bool  # one that can travel (None, bool, int, float, str)
     default: Any
 
-    def read(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
-        """The argument."""
-        name, position, is_keyword, has_default, default = self
-        if is_keyword and name in kwargs:
-            return kwargs[name]
-        if position is not None and position < len(args):
-            return args[position]
-        if has_default:
-            return default
-        raise Unreadable(f"{name} was not given, or is left at its default")
+
+class Literal(NamedTuple):
+    """An int or a str as it is."""
+
+    value: int | str
 
 
 class Rest(NamedTuple):
-    """What `*args` takes: the positional arguments from here on."""
+    """What `*args` takes: a tuple of the positional arguments from here on."""
 
     start: int
 
-    def read(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
-        """A tuple."""
-        return args[self.start :]
-
 
 class KeywordRest(NamedTuple):
-    """What `**kwargs` takes: the keyword arguments that no parameter of their name takes."""
+    """What `**kwargs` takes: a dict of the keyword arguments that no parameter of their name takes."""
 
     taken: frozenset[str]
 
-    def read(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
-        """A dict."""
-        return {name: value for name, value in kwargs.items() if type(name) is str and name not in self.taken}
+
+Begin = Union[Argument, Literal, Rest, KeywordRest]
 
 
-Begin = Union[Literal, Argument, Rest, KeywordRest]
+def _read_begin(begin: Begin, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+    if isinstance(begin, Argument):
+        if begin.is_keyword and begin.name in kwargs:
+            return kwargs[begin.name]
+        if begin.position is not None and begin.position < len(args):
+            return args[begin.position]
+        if begin.has_default:
+            return begin.default
+        raise Unreadable(f"{begin.name} was not given, or is left at its default")
+    if isinstance(begin, Literal):
+        return begin.value
+    if isinstance(begin, Rest):
+        return args[begin.start :]
+    return {name: value for name, value in kwargs.items() if type(name) is str and name not in begin.taken}
 
 
 class Expression(NamedTuple):
@@ -98,7 +91,7 @@ class Expression(NamedTuple):
 
         Cost: about 0.3 µs for a parameter, 0.6 µs more for each attribute, 0.3 µs for an item of a dict of five keys.
         """
-        value = self.begin.read(args, kwargs)
+        value = _read_begin(self.begin, args, kwargs)
         for kind, key in self.path:
             value = READERS[kind](value, key)
         if value is None or id(type(value)) in SCALARS:
