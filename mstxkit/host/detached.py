@@ -77,7 +77,8 @@ def end_process(pid: int | None, module: str, but_in: str = "") -> None:
     """End at once who was started so by this user, gets on no more, and is in none of these states of the kernel's."""
     with suppress(OSError):  # it is gone
         words = proc_files.read_content(f"/proc/{pid}/cmdline", 1 << 16).split(b"\0") if pid else ()
-        if pid and os.fsencode(module) in words and proc_files.stat_of(f"/proc/{pid}")[0] not in but_in:
+        state = "".join(proc_files.stat_of(f"/proc/{pid}")[:1])
+        if pid and os.fsencode(module) in words and state not in but_in:  # nor is "", of who is gone
             os.kill(pid, signal.SIGKILL)
 
 

@@ -65,12 +65,12 @@ def _list_jobs() -> Iterator[tuple[str, ...]]:
         yield "named", named
     if slurm := next(filter(None, map(_read_value, _SLURM_JOB)), ""):
         yield "slurm", _read_value("SLURM_CLUSTER_NAME"), slurm
-    elif _cluster_of_ray():
-        yield "ray", _cluster_of_ray()
-    elif _read_value("PMIX_NAMESPACE") or _read_value("OMPI_MCA_ess_base_jobid"):
-        yield "mpi", _read_value("PMIX_NAMESPACE") or _read_value("OMPI_MCA_ess_base_jobid")
-    if _read_value("TORCHELASTIC_RUN_ID") not in _NO_RUN_ID:
-        yield "torchrun", _read_value("TORCHELASTIC_RUN_ID")
+    elif cluster := _cluster_of_ray():
+        yield "ray", cluster
+    elif mpi := _read_value("PMIX_NAMESPACE") or _read_value("OMPI_MCA_ess_base_jobid"):
+        yield "mpi", mpi
+    if (elastic := _read_value("TORCHELASTIC_RUN_ID")) not in _NO_RUN_ID:
+        yield "torchrun", elastic
         return
     # Where its processes meet; a host's name for itself says nothing to the others.
     for kind, host, port in (("msrun", "MS_SCHED_HOST", "MS_SCHED_PORT"), ("torch", "MASTER_ADDR", "MASTER_PORT")):
