@@ -9,7 +9,7 @@ from typing import Any, Callable, Iterable, Sequence
 
 from ..host import imports
 from . import apply, reach, replacements, versions
-from .declare import AROUND, EXTRA, RANGE, VALUE, Patch, Target
+from .declare import AROUND, EXTRA, RANGE, VALUE, Patch
 from .holders import hand_over
 from .placed import Calls, Placed, calls_by_site, name_owner
 from .presence import Presence
@@ -44,7 +44,7 @@ class Active:
 
     def modules(self) -> list[str]:
         """Full names of the modules that it patches; the seam's first, which must be open before others import it."""
-        names = [name for target in self.patch.targets for name in _list_needed(target)]
+        names = [name for placed in self.placed for name in placed.modules]
         return list(dict.fromkeys(names if self.patch.seam is None else [self.patch.seam.module, *names]))
 
     def watch(self) -> None:
@@ -67,8 +67,7 @@ class Active:
             self.seam.open(name, module)
             installed = len(self._in_order)
             for placed in self._ordered:
-                needed = _list_needed(placed.target)
-                if name in needed and all(sys.modules.get(other) is not None for other in needed):
+                if name in placed.modules and all(sys.modules.get(other) is not None for other in placed.modules):
                     self._install_placed(placed)
             counted = calls_by_site() if len(self._in_order) > installed else {}
             for placed in self._in_order[installed:]:
@@ -229,7 +228,7 @@ class Active:
         for placed in self.placed:
             state = placed.seen or placed.state or self._refuse_target(placed)
             if state is None:  # a module is missing
-                comings = [presence.of_module(name) for name in _list_needed(placed.target)]
+                comings = [presence.of_module(name) for name in placed.modules]
                 state = placed.as_state(*next((coming for coming in comings if coming[0] != WAITING), comings[0]))
             states.append(state._replace(version=self.version))
         return states
@@ -257,11 +256,6 @@ class Active:
                 placed.changes = replacements.stand_on(undone, placed.changes)
             if other.seam.change is not None:
                 (other.seam.change,) = replacements.stand_on(undone, [other.seam.change])
-
-
-def _list_needed(target: Target) -> tuple[str, ...]:
-    """The modules that must be imported for it."""
-    return (target.module,) if target.with_module is None else (target.module, target.with_module)
 
 
 def _tell_change() -> None:

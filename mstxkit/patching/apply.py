@@ -15,7 +15,8 @@ from .. import stages
 from ..engine.choose import engine
 from ..marking import ranges, signatures, wrapping
 from ..pieces import boundaries
-from .declare import AROUND, CONTEXT, DELEGATE, VALUE, WAITS_FOR, WORKERS, WRAP, Target
+from ..store.summaries import WAITS_FOR, WORKERS
+from .declare import AROUND, CONTEXT, DELEGATE, VALUE, WRAP, Target
 from .entry import Entry
 from .reach import FunctionPlace, Unreached, function_in
 from .replacements import AROUND_MARK, Replacement

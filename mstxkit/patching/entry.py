@@ -19,8 +19,9 @@ from ..host import identity
 from ..marking import calls, ranges
 from ..marking.signatures import Parameters, Prepared, Prologue
 from ..pieces import boundaries, edges
+from ..store.summaries import WAITS_FOR, WORKERS
 from .conditions import compile_condition as condition
-from .declare import WAITS_FOR, WORKERS, Step, Target
+from .declare import Target
 from .expressions import Expression, ExpressionError, compile_expression
 from .inlining import Inlined
 
@@ -90,7 +91,10 @@ class Entry(Prepared):
         self.problems: list[str] = []
         read = {name: self._compile_text(name, text, signature) for name, text in texts.items()}
         self.expressions = {name: expression for name, expression in read.items() if expression is not None}
-        begins, ends = self._stepped(target.step, signature), self._stepped(target.step_after, signature)
+        begins, ends = (
+            partial(_ask_callable, step) if callable(step) else self._compile_text("step", step, signature)
+            for step in (target.step, target.step_after)
+        )
         self.step, self.step_is_over = ends or begins, ends is not None
         self.dummy = self._compile_text("dummy", target.dummy, signature, condition)
         self.mixes_if = self._compile_text("mixes_if", target.sampling.mixes_if, signature, condition)
@@ -115,9 +119,6 @@ class Entry(Prepared):
             self.problems.append(f"{name} is left out: {exc}")
             faults.warn_once(f"attribute {name} of {self.path}", f"{self.path}: {self.problems[-1]}")
             return None
-
-    def _stepped(self, step: Step, signature: Any) -> Readable | None:
-        return partial(_ask_callable, step) if callable(step) else self._compile_text("step", step, signature)
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in self.__dict__.items() if name not in ("_failed", "turns")}

@@ -21,6 +21,7 @@ from functools import partial
 from typing import Any, Callable, Iterable, Mapping
 
 from ..errors import PatchError
+from ..pieces import kinds
 from . import conditions, declare, expressions
 from .declare import Patch, Seam, Target
 from .sheet import MOST_PROBLEMS, YAML_SUFFIXES, Sheet, compose_file, is_null, name_field, suggest_nearest
@@ -33,7 +34,7 @@ _PYTHON_ONLY = ("sampling",)
 _CHOICES = {
     "kind": tuple(kind for kind in declare.KINDS if kind not in (declare.AROUND, declare.WRAP)),
     "tier": declare.TIERS,
-    "boundary": tuple(filter(None, declare._BOUNDARIES)),
+    "boundary": kinds.KINDS,
 }
 
 
