@@ -53,7 +53,7 @@ def make_replacement(target: Target, place: FunctionPlace, has_late_steps: bool,
     )  # fmt: skip
     entry = Entry(target, inspect.signature(function_in(raw))) if any(more_than_a_range) else None
     settings = wrapping.RangeSettings(target.name or place.qualname, target.stage, target.domain, None, entry)
-    new = wrapping.decorate_target(tuple(settings), _decide_function(target, raw))
+    new = wrapping.decorate_target(settings, _decide_function(target, raw))
     if new is raw:
         raise Unreached(Reason.NOT_PATCHABLE, f"a {type(raw).__name__} could not be decorated")
     function = function_in(new)

@@ -54,8 +54,10 @@ def step_begins(number: int) -> None:
     _Progress.next_step = None
 
 
-def step_to_come() -> int | None:
-    """The step that the next stage is to begin; None where no step has ended since the last one began."""
+def step_to_come(*_: Any, **__: Any) -> int | None:
+    """The step that the next stage is to begin; None where no step has ended since the last one began. Also as `step`
+    of what a step may begin with besides a stage.
+    """
     return _Progress.next_step
 
 

@@ -143,23 +143,20 @@ def parse_expression(text: object) -> ast.expr:
 
 def _list_arguments(signature: inspect.Signature) -> dict[str, Begin]:
     """Every parameter, by name."""
-    arguments: dict[str, Begin] = {}
-    position = 0
-    kinds = inspect.Parameter
+    kinds, parameters = inspect.Parameter, list(signature.parameters.values())
     by_keyword = (kinds.POSITIONAL_OR_KEYWORD, kinds.KEYWORD_ONLY)
-    named = [parameter.name for parameter in signature.parameters.values() if parameter.kind in by_keyword]
-    for name, parameter in signature.parameters.items():
-        is_positional = parameter.kind in (kinds.POSITIONAL_ONLY, kinds.POSITIONAL_OR_KEYWORD)
+    named = frozenset(parameter.name for parameter in parameters if parameter.kind in by_keyword)
+    arguments: dict[str, Begin] = {}
+    for position, parameter in enumerate(parameters):  # those that are given by position come first
+        name, default = parameter.name, parameter.default
         if parameter.kind is kinds.VAR_POSITIONAL:
             arguments[name] = Rest(position)
         elif parameter.kind is kinds.VAR_KEYWORD:
-            arguments[name] = KeywordRest(frozenset(named))
+            arguments[name] = KeywordRest(named)
         else:
-            default = parameter.default
             travels = default is None or id(type(default)) in SCALARS
-            place = position if is_positional else None
+            place = None if parameter.kind is kinds.KEYWORD_ONLY else position
             arguments[name] = Argument(name, place, name in named, travels, default if travels else None)
-        position += is_positional
     return arguments
 
 
