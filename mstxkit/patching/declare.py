@@ -49,7 +49,7 @@ class Target:
         max_depth: Calls of it inside each other that are recorded; deeper ones are only counted.
         max_per_s: Records a second; what is beyond is coalesced.
         boundary: What one call is a piece of: `micro_batch`, `mini_batch` or `decode_step`; for sampling in a stage.
-        dummy: Condition (`conditions.py`) of calls that are no such piece: batches without work.
+        dummy: Condition (`expressions.py`) of calls that are no such piece: batches without work.
         sampling: What a call means for pieces besides; in Python only.
         unless: Path of a symbol of the framework that makes this target superfluous where it exists.
         with_module: Full name of another module: the target is patched only once that is imported, too.

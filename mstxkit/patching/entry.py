@@ -20,9 +20,8 @@ from ..marking import calls, ranges
 from ..marking.signatures import Parameters, Prepared, Prologue
 from ..pieces import boundaries, edges
 from ..store.summaries import WAITS_FOR, WORKERS
-from .conditions import compile_condition as condition
 from .declare import Target
-from .expressions import Expression, ExpressionError, compile_expression
+from .expressions import Expression, ExpressionError, compile_condition, compile_expression
 from .inlining import Inlined
 
 # An expression that fails this often in a row is not asked any more.
@@ -98,8 +97,8 @@ class Entry(Prepared):
             for step in (target.step, target.step_after)
         )
         self.step, self.step_is_over = ends or begins, ends is not None
-        self.dummy = self._compile_text("dummy", target.dummy, signature, condition)
-        self.mixes_if = self._compile_text("mixes_if", target.sampling.mixes_if, signature, condition)
+        self.dummy = self._compile_text("dummy", target.dummy, signature, compile_condition)
+        self.mixes_if = self._compile_text("mixes_if", target.sampling.mixes_if, signature, compile_condition)
         self.mixes = dict(target.sampling.mixes)
         # Attributes of all calls alike, which go before those that are read.
         self.fixed: dict[str, Any] = {} if self.role in (None, INHERIT_ROLE) else {"role": self.role}

@@ -1,8 +1,11 @@
 """The small language in which a target says what to read of a call: parameters, plain attributes, indices and `len`.
 
 `self.iteration`, `prompts.meta_info['global_steps']`, `len(batch)`, `args[-1]`, `'prefill'`, `4`; nothing else: no
-operators, no calls, no `eval`. An expression becomes small frozen objects that pickle. Reading runs nobody's code, as
-`engine/plain_paths.py` says: it cannot wake a lazy object, wait for a device, or raise what is not `Unreadable`.
+operators, no calls, no `eval`. A condition says yes or no: expressions, compared with an int or a str, joined by `not`,
+`and`, `or`: `forward_batch.forward_mode._name_ == 'IDLE' or self.is_draft_worker`.
+
+Both become what pickles. Reading runs nobody's code, as `engine/plain_paths.py` says: it cannot wake a lazy object,
+wait for a device, or raise what is not `Unreadable`.
 """
 
 from __future__ import annotations
@@ -10,9 +13,10 @@ from __future__ import annotations
 import ast
 import difflib
 import inspect
+import operator
 import sys
 from functools import partial
-from typing import Any, Mapping, NamedTuple, Union
+from typing import Any, Callable, Mapping, NamedTuple, Union
 
 from ..engine.plain_paths import READERS, SCALARS, TO_ATTRIBUTE, TO_ITEM, TO_LENGTH, Unreadable
 from ..errors import PatchError
@@ -20,6 +24,11 @@ from ..host.names import type_name
 
 LONGEST, DEEPEST = 500, 20
 _INT_BITS = 64
+_COMPARE: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
+    ast.Eq: operator.eq, ast.NotEq: operator.ne, ast.Lt: operator.lt, ast.LtE: operator.le, ast.Gt: operator.gt,
+    ast.GtE: operator.ge,
+}  # fmt: skip
+ALLOWED = "parameters, .attribute, [index] with an int or a str, len(x), ints and strs"
 
 
 class ExpressionError(PatchError):
@@ -103,7 +112,11 @@ def compile_expression(text: str, signature: inspect.Signature | None) -> Expres
     """The expression that `text` is for calls of a function with this signature; None: whatever parameters it has.
     Raises ExpressionError: it is malformed, or names a parameter that the function lacks.
     """
-    tree, path = parse_expression(text), list[tuple[int, Any]]()
+    return _read_tree(_parse_text(text), text, signature)
+
+
+def _read_tree(tree: ast.expr, text: str, signature: inspect.Signature | None) -> Expression:
+    path: list[tuple[int, Any]] = []
     while True:  # from the last step to the first
         if isinstance(tree, ast.Attribute):
             path.append((TO_ATTRIBUTE, sys.intern(tree.attr)))
@@ -121,16 +134,12 @@ def compile_expression(text: str, signature: inspect.Signature | None) -> Expres
     if len(path) > DEEPEST:
         raise ExpressionError(f"{text!r}: more than {DEEPEST} levels deep")
     if isinstance(tree, ast.Name):
-        begin = Rest(0) if signature is None else _find_parameter(tree.id, text, _list_arguments(signature))
+        begin = Rest(0) if signature is None else _find_parameter(tree.id, text, signature)
         return Expression(text, begin, tuple(reversed(path)))
     return Expression(text, Literal(_read_literal(tree, text)), tuple(reversed(path)))
 
 
-check = partial(compile_expression, signature=None)
-
-
-def parse_expression(text: object) -> ast.expr:
-    """The tree of a text. Raises ExpressionError where it is none, or too long."""
+def _parse_text(text: object) -> ast.expr:
     if type(text) is not str:
         raise ExpressionError(f"an expression is a str, not {text!r}")
     if len(text) > LONGEST:
@@ -141,31 +150,25 @@ def parse_expression(text: object) -> ast.expr:
         raise ExpressionError(f"{text!r}: {getattr(exc, 'msg', None) or exc or type(exc).__name__}") from None
 
 
-def _list_arguments(signature: inspect.Signature) -> dict[str, Begin]:
-    """Every parameter, by name."""
+def _find_parameter(name: str, text: str, signature: inspect.Signature) -> Begin:
     kinds, parameters = inspect.Parameter, list(signature.parameters.values())
     by_keyword = (kinds.POSITIONAL_OR_KEYWORD, kinds.KEYWORD_ONLY)
     named = frozenset(parameter.name for parameter in parameters if parameter.kind in by_keyword)
-    arguments: dict[str, Begin] = {}
     for position, parameter in enumerate(parameters):  # those that are given by position come first
-        name, default = parameter.name, parameter.default
+        if parameter.name != name:
+            continue
         if parameter.kind is kinds.VAR_POSITIONAL:
-            arguments[name] = Rest(position)
-        elif parameter.kind is kinds.VAR_KEYWORD:
-            arguments[name] = KeywordRest(named)
-        else:
-            travels = default is None or id(type(default)) in SCALARS
-            place = None if parameter.kind is kinds.KEYWORD_ONLY else position
-            arguments[name] = Argument(name, place, name in named, travels, default if travels else None)
-    return arguments
-
-
-def _find_parameter(name: str, text: str, arguments: Mapping[str, Begin]) -> Begin:
-    if name in arguments:
-        return arguments[name]
-    near = difflib.get_close_matches(name, list(arguments), n=1)
+            return Rest(position)
+        if parameter.kind is kinds.VAR_KEYWORD:
+            return KeywordRest(named)
+        default = parameter.default
+        travels = default is None or id(type(default)) in SCALARS
+        place = None if parameter.kind is kinds.KEYWORD_ONLY else position
+        return Argument(name, place, name in named, travels, default if travels else None)
+    near = difflib.get_close_matches(name, list(signature.parameters), n=1)
     advice = f"; did you mean {near[0]}? It has:" if near else ", it has:"
-    raise ExpressionError(f"{text!r}: the function has no parameter {name}{advice} {', '.join(arguments) or 'none'}")
+    known = ", ".join(signature.parameters) or "none"
+    raise ExpressionError(f"{text!r}: the function has no parameter {name}{advice} {known}")
 
 
 def _read_literal(tree: ast.AST, text: object) -> int | str:
@@ -186,4 +189,59 @@ def _read_literal(tree: ast.AST, text: object) -> int | str:
     raise ExpressionError(f"{text!r}: {what} is no part of this language: {ALLOWED}")
 
 
-ALLOWED = "parameters, .attribute, [index] with an int or a str, len(x), ints and strs"
+# Called with a call's arguments: does it hold in that call? Raises Unreadable.
+Condition = Callable[[tuple[Any, ...], Mapping[str, Any]], bool]
+
+
+def compile_condition(text: str, signature: inspect.Signature | None) -> Condition:
+    """The condition that `text` is for calls of a function with this signature; None: whatever parameters it has.
+    Raises ExpressionError: it is malformed, or names a parameter that the function lacks.
+    """
+    if type(text) is not str or len(text) > LONGEST:
+        raise ExpressionError(f"a condition is a str of at most {LONGEST} characters, not {text!r:.60}")
+    return _read_condition(_parse_text(text), signature)
+
+
+def _read_condition(tree: ast.expr, signature: inspect.Signature | None, depth: int = 0) -> Condition:
+    if depth > DEEPEST:
+        raise ExpressionError(f"a condition of more than {DEEPEST} levels")
+    if isinstance(tree, ast.BoolOp):
+        parts = tuple(_read_condition(part, signature, depth + 1) for part in tree.values)
+        return partial(_join, "and" if isinstance(tree.op, ast.And) else "or", parts)
+    if isinstance(tree, ast.UnaryOp) and isinstance(tree.op, ast.Not):
+        return partial(_join, "not", (_read_condition(tree.operand, signature, depth + 1),))
+    if isinstance(tree, ast.Compare):
+        compare: Any = _COMPARE.get(type(tree.ops[0]))
+        literal: Any = getattr(tree.comparators[0], "value", None)
+        if len(tree.ops) != 1 or compare is None or type(literal) not in (int, str):
+            what = "an expression is compared with one int or str, by one of == != < <= > >="
+            raise ExpressionError(f"{ast.unparse(tree)!r}: {what}")
+        return partial(_compare, _read_tree(tree.left, ast.unparse(tree.left), signature), compare, literal)
+    # Is it anything but None, 0, False or empty?
+    return partial(_join, "and", (_read_tree(tree, ast.unparse(tree), signature),))
+
+
+def _compare(
+    value: Expression, compare: Callable[[Any, Any], Any], literal: int | str, args: tuple[Any, ...],
+    kwargs: Mapping[str, Any],
+) -> bool:  # fmt: skip
+    """An expression against a literal."""
+    actual = value(args, kwargs)
+    try:
+        return bool(compare(actual, literal))
+    except TypeError:
+        raise Unreadable(f"{value.text} is {actual!r}: it has no order with {literal!r}") from None
+
+
+def _join(
+    word: str, parts: tuple[Condition | Expression, ...], args: tuple[Any, ...], kwargs: Mapping[str, Any]
+) -> bool:
+    """`not`, `and`, `or` of others; read from the left as far as needed."""
+    if word == "not":
+        return not parts[0](args, kwargs)
+    answers = (part(args, kwargs) for part in parts)
+    return all(answers) if word == "and" else any(answers)
+
+
+check = partial(compile_expression, signature=None)
+check_condition = partial(compile_condition, signature=None)
