@@ -138,5 +138,4 @@ def plain_length(owner: Any, nothing: None = None) -> int:
         raise Unreadable("it is longer than any len") from None
 
 
-# By the kind of a step.
 READERS: tuple[Callable[[Any, Any], Any], ...] = (plain_attribute, plain_item, plain_length)

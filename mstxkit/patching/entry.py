@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import itertools
 import os
-from functools import partial
 from time import thread_time_ns
 from typing import Any, Callable, Iterator, Mapping
 
@@ -65,11 +64,6 @@ def _count_turns() -> Iterator[bool]:
     return itertools.cycle([False] * (calls.EVERY - 1) + [True])
 
 
-def _ask_callable(ask: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
-    """In the place of an expression: a callable of the call's own arguments."""
-    return ask(*args, **kwargs)
-
-
 # Called as an `Expression` is, or a `Condition`.
 Readable = Callable[[tuple[Any, ...], Mapping[str, Any]], Any]
 
@@ -93,10 +87,10 @@ class Entry(Prepared):
         read = {name: self._compile_text(name, text, signature) for name, text in texts.items()}
         self.expressions = {name: expression for name, expression in read.items() if expression is not None}
         begins, ends = (
-            partial(_ask_callable, step) if callable(step) else self._compile_text("step", step, signature)
+            step if callable(step) else self._compile_text("step", step, signature)
             for step in (target.step, target.step_after)
         )
-        self.step, self.step_is_over = ends or begins, ends is not None
+        self.step, self.step_is_over = begins if ends is None else ends, ends is not None
         self.dummy = self._compile_text("dummy", target.dummy, signature, compile_condition)
         self.mixes_if = self._compile_text("mixes_if", target.sampling.mixes_if, signature, compile_condition)
         self.mixes = dict(target.sampling.mixes)
@@ -130,7 +124,7 @@ class Entry(Prepared):
 
     def prologue(self, parameters: Parameters, names: Mapping[str, str]) -> Prologue | None:
         """What the wrapper does; None where a callable of the user's is to be asked, or a name is not plain."""
-        is_asked = self.ask is not None or isinstance(self.step, partial)
+        is_asked = self.ask is not None or not isinstance(self.step, (Expression, type(None)))
         is_twice = self.role == INHERIT_ROLE and "role" in self.expressions
         if is_asked or is_twice or any(type(name) is not str for name in (*self.expressions, *self.fixed.values())):
             return None
@@ -164,7 +158,11 @@ class Entry(Prepared):
 
     def read_step(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> int | None:
         """What is read for the step; None where that is no int."""
-        value = None if self.step is None else self._read_value("step", self.step, args, kwargs)
+        step = self.step
+        if step is None:
+            return None
+        read: Any = step if isinstance(step, Expression) else lambda given, named: step(*given, **named)
+        value = self._read_value("step", read, args, kwargs)
         return value if type(value) is int else None
 
     def step_ends(self, number: int) -> None:
