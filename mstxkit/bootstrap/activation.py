@@ -120,7 +120,7 @@ def unpatch(*frameworks_named: str) -> None:
         0
     """
     gone = set(map(registry.root_of, frameworks_named))
-    for name in gone - {name for name, _ in registry.frameworks_on()}:
+    for name in gone.difference(registry.frameworks_on()):
         registry.load_patch(name)
     registry.remove_patches(tuple(gone))
     _ways.off = [pair for pair in _ways.off if gone and pair[0].framework not in gone]

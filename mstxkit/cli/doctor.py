@@ -9,7 +9,7 @@ import typer
 
 from ..errors import PatchError
 from ..patching.declare import EXTRA
-from ..patching.registry import has_extra
+from ..patching.registry import EXTRA_SUFFIX
 from ..patching.report import APPLIED, FAILED, STATES, WAITING, TargetState
 from ..patching.sheet import YAML_SUFFIXES
 from ..patching.symbols import HELD
@@ -54,7 +54,7 @@ class Support(NamedTuple):
 
 def show_patches(frameworks: list[str], import_them: bool, json: bool) -> None:
     """What there is of these, else of all that are known. It is read from the source, but for `import_them`."""
-    from ..patching import registry, symbols, targets
+    from ..patching import presence, registry, symbols, targets
 
     try:
         wanted = [
@@ -66,11 +66,11 @@ def show_patches(frameworks: list[str], import_them: bool, json: bool) -> None:
     supported, folder = list[Support](), os.getcwd()
     for name, patch in wanted:
         version, states, error = None, list[TargetState](), ""
-        if symbols.spec_of(patch.framework, folder) is not None:
+        if presence.spec_of(patch.framework, folder) is not None:
             version = find_version(patch.framework) or ""
             sources = symbols.find_symbols(folder)
             states, error = _importing.in_a_process(name) if import_them else (sources.states(patch), "")
-        is_whole = has_extra(name) or name.endswith(YAML_SUFFIXES)
+        is_whole = name.endswith((EXTRA_SUFFIX, *YAML_SUFFIXES))
         supported.append(Support(patch.framework, is_whole, version, states, error))
     if json:
         plain = [[target._asdict() for target in support.targets] for support in supported]

@@ -46,7 +46,7 @@ def stored(owner: Any, path: tuple[tuple[int, Any], ...]) -> Any:
     value = owner
     try:
         for kind, key in path:
-            value = _READERS[kind](value, key)
+            value = READERS[kind](value, key)
     except Unreadable:
         return NotImplemented
     return value if value is None or id(type(value)) in SCALARS else NotImplemented
@@ -134,4 +134,4 @@ def plain_length(owner: Any, nothing: None = None) -> int:
         raise Unreadable("it is longer than any len") from None
 
 
-_READERS: tuple[Callable[[Any, Any], Any], ...] = (plain_attribute, plain_item, plain_length)
+READERS: tuple[Callable[[Any, Any], Any], ...] = (plain_attribute, plain_item, plain_length)

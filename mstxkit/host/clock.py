@@ -47,14 +47,10 @@ def choose_clock(native: bool) -> Choice:
 
 def _tsc_is_trusted() -> bool:
     """Invariant by its flags, and the kernel's own clock source: it checks that the cores agree."""
-    try:
-        if proc_files.read_text(_CLOCKSOURCE).strip() != "tsc":
-            return False
-        lines = proc_files.read_text(_CPUINFO, 1 << 16).splitlines()
-    except OSError:
-        return False
+    lines = proc_files.read_text(_CPUINFO, 1 << 16).splitlines()
     flags = next((line for line in lines if line.startswith("flags")), "")
-    return {"constant_tsc", "nonstop_tsc"} <= set(flags.split())
+    is_invariant = {"constant_tsc", "nonstop_tsc"} <= set(flags.split())
+    return is_invariant and proc_files.read_text(_CLOCKSOURCE).strip() == "tsc"
 
 
 def ask_both() -> tuple[int, int, int]:

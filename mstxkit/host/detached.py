@@ -7,6 +7,7 @@ waits for all of its children, as Jupyter's kernel does and SGLang's `kill_proce
 
 from __future__ import annotations
 
+import ctypes
 import os
 import signal
 import sys
@@ -30,6 +31,9 @@ _START = (
 )
 # What would make that process a part of the training, or of its launcher.
 _NOT_PASSED_ON = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LD_PRELOAD", "PYTHONSTARTUP", "PYTHONINSPECT")
+_NICE = 15
+_IOPRIO_SET = {"x86_64": 251, "aarch64": 30}  # Linux, asm/unistd.h
+_IDLE_CLASS = 3 << 13  # linux/ioprio.h
 
 
 def start_module(module: str, words: Sequence[str], more_folders: Sequence[str] = ()) -> None:
@@ -77,7 +81,8 @@ def end_process(pid: int | None, module: str, but_in: str = "") -> None:
     """End at once who was started so by this user, gets on no more, and is in none of these states of the kernel's."""
     with suppress(OSError):  # it is gone
         words = proc_files.read_content(f"/proc/{pid}/cmdline", 1 << 16).split(b"\0") if pid else ()
-        if pid and os.fsencode(module) in words and proc_files.stat_of(f"/proc/{pid}")[0] not in but_in:
+        state = "".join(proc_files.stat_of(f"/proc/{pid}")[:1])
+        if pid and os.fsencode(module) in words and state not in but_in:  # nor is "", of who is gone
             os.kill(pid, signal.SIGKILL)
 
 
@@ -86,6 +91,13 @@ def find_python() -> str:
     if hasattr(sys, "frozen") or "py" not in os.path.basename(sys.executable or ""):
         raise OSError(f"{sys.executable} is this program, which would be started again, and no Python")
     return sys.executable
+
+
+def give_way() -> None:
+    """The lowest priorities of processor and disk for the whole process: training may run on this host."""
+    os.nice(_NICE)
+    if (number := _IOPRIO_SET.get(os.uname().machine)) is not None:
+        ctypes.CDLL(None).syscall(number, 1, 0, _IDLE_CLASS)
 
 
 def let_go() -> None:

@@ -263,10 +263,7 @@ def process_name(identity: dict[str, Any]) -> str:
 
 def boot_id() -> str:
     """The kernel's id of this boot: processes that share it share CLOCK_MONOTONIC."""
-    try:
-        return proc_files.read_text("/proc/sys/kernel/random/boot_id").strip()
-    except OSError:
-        return ""
+    return proc_files.read_text("/proc/sys/kernel/random/boot_id").strip()
 
 
 def pid_start(pid: int) -> int | None:
@@ -274,17 +271,14 @@ def pid_start(pid: int) -> int | None:
     try:
         fields = proc_files.stat_of(f"/proc/{pid}")
         return None if fields[0] in ("Z", "X") else int(fields[19])
-    except (OSError, IndexError, ValueError):
+    except (IndexError, ValueError):
         return None
 
 
 def launched_s() -> int | None:
     """When the torchrun of this rank began, in Unix seconds, the same for all that it started; None without one."""
     ticks = pid_start(os.getppid()) if os.environ.get("TORCHELASTIC_RUN_ID") else None
-    try:
-        booted = re.search(r"^btime (\d+)", proc_files.read_text("/proc/stat"), re.MULTILINE)
-    except OSError:
-        return None
+    booted = re.search(r"^btime (\d+)", proc_files.read_text("/proc/stat"), re.MULTILINE)
     return None if ticks is None or booted is None else int(booted[1]) + ticks // os.sysconf("SC_CLK_TCK")
 
 

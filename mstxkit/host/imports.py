@@ -97,29 +97,24 @@ class _Finder:
     """Finds nothing itself: hands watched names over to wrapt."""
 
     def find_spec(self, fullname: str, path: Sequence[str] | None = None, target: Any = None) -> Any:
-        """The spec that wrapt's finder gives for a watched module, None for every other one."""
+        """What wrapt's finder gives for a watched module, whose hooks wrapt calls; None for every other one."""
         if fullname not in _waiting:
             return None
-        finder = _hand_over(fullname)
+        with _lock:
+            try:
+                from wrapt import importer  # type: ignore[attr-defined]
+            except ImportError as exc:
+                _waiting.clear()
+                faults.note_fault("the post-import hooks, which need the package wrapt", exc)
+                return None
+            if fullname not in _handed_over:
+                _handed_over.add(fullname)
+                importer.register_post_import_hook(partial(_run_hooks, fullname), fullname)
+        finder = next((finder for finder in sys.meta_path if isinstance(finder, importer.ImportHookFinder)), None)
         return None if finder is None else finder.find_spec(fullname, path, target)
 
 
 _finder = _Finder()
-
-
-def _hand_over(name: str) -> Any:
-    """Let wrapt call `_run_hooks` after this import. Returns wrapt's finder, which this very import needs."""
-    with _lock:
-        try:
-            from wrapt import importer  # type: ignore[attr-defined]
-        except ImportError as exc:
-            _waiting.clear()
-            faults.note_fault("the post-import hooks, which need the package wrapt", exc)
-            return None
-        if name not in _handed_over:
-            _handed_over.add(name)
-            importer.register_post_import_hook(partial(_run_hooks, name), name)
-    return next((finder for finder in sys.meta_path if isinstance(finder, importer.ImportHookFinder)), None)
 
 
 def _tell_when_loaded(module: ModuleType) -> bool:

@@ -7,18 +7,17 @@ forked draws anew.
 from __future__ import annotations
 
 import zlib
-from typing import Any, Mapping
 
 from . import identity
 
 SHARE = 0.25
 
 
-def own_period_s(period_s: float, what: str, who: Mapping[str, Any] | None = None) -> float:
+def own_period_s(period_s: float, what: str) -> float:
     """The period of this process, shorter than that by a quarter at most: what is promised for the period holds.
-    `what`: is done. Each has a period of its own. `who`: as `identity.of_life`; default: this process.
+    `what`: is done. Each has a period of its own.
     """
-    drawn_from = f"{what} {sorted((identity.of_life() if who is None else who).items())}"
+    drawn_from = f"{what} {sorted(identity.of_life().items())}"
     return period_s * (1 - SHARE * zlib.crc32(drawn_from.encode()) / (1 << 32))
 
 

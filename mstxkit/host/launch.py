@@ -60,17 +60,21 @@ def _digest_parts(parts: tuple[str, ...], size: int) -> str:
 
 def _list_jobs() -> Iterator[tuple[str, ...]]:
     """What each launcher says that has a hand in it, the outermost first."""
+    # Asks nothing of Ray's: what is loaded by now says the address of its control store, or nothing does.
+    node = getattr(sys.modules.get("ray._private.worker"), "_global_node", None)
+    address = getattr(node, "gcs_address", None)
+    cluster = address if type(address) is str else _read_value("RAY_ADDRESS")
     named = _read_value(environment.JOB)
     if named and not named.startswith(DRAWN):
         yield "named", named
     if slurm := next(filter(None, map(_read_value, _SLURM_JOB)), ""):
         yield "slurm", _read_value("SLURM_CLUSTER_NAME"), slurm
-    elif _cluster_of_ray():
-        yield "ray", _cluster_of_ray()
-    elif _read_value("PMIX_NAMESPACE") or _read_value("OMPI_MCA_ess_base_jobid"):
-        yield "mpi", _read_value("PMIX_NAMESPACE") or _read_value("OMPI_MCA_ess_base_jobid")
-    if _read_value("TORCHELASTIC_RUN_ID") not in _NO_RUN_ID:
-        yield "torchrun", _read_value("TORCHELASTIC_RUN_ID")
+    elif cluster:
+        yield "ray", cluster
+    elif mpi := _read_value("PMIX_NAMESPACE") or _read_value("OMPI_MCA_ess_base_jobid"):
+        yield "mpi", mpi
+    if (elastic := _read_value("TORCHELASTIC_RUN_ID")) not in _NO_RUN_ID:
+        yield "torchrun", elastic
         return
     # Where its processes meet; a host's name for itself says nothing to the others.
     for kind, host, port in (("msrun", "MS_SCHED_HOST", "MS_SCHED_PORT"), ("torch", "MASTER_ADDR", "MASTER_PORT")):
@@ -80,10 +84,3 @@ def _list_jobs() -> Iterator[tuple[str, ...]]:
 
 def _read_value(name: str) -> str:
     return os.environ.get(name, "")
-
-
-def _cluster_of_ray() -> str:
-    """The address of its control store. Asks nothing of Ray's: what is loaded by now says it, or nothing does."""
-    node = getattr(sys.modules.get("ray._private.worker"), "_global_node", None)
-    address = getattr(node, "gcs_address", None)
-    return address if type(address) is str else _read_value("RAY_ADDRESS")

@@ -25,12 +25,15 @@ def read_content(path: str, limit_bytes: int = _LIMIT_BYTES) -> bytes:
 
 
 def read_text(path: str, limit_bytes: int = _LIMIT_BYTES) -> str:
-    """The same; what is not UTF-8 is replaced. Raises OSError."""
-    return read_content(path, limit_bytes).decode("utf-8", "replace")
+    """The same; what is not UTF-8 is replaced. "" where it cannot be read."""
+    try:
+        return read_content(path, limit_bytes).decode("utf-8", "replace")
+    except OSError:
+        return ""
 
 
 def stat_of(folder: str) -> list[str]:
-    """The fields of `stat` of a process or thread, from its state on, which proc(5) counts as the third.
-    Raises OSError: it is gone.
+    """The fields of `stat` of a process or thread, from its state on, which proc(5) counts as the third; nothing of who
+    is gone.
     """
     return read_text(f"{folder}/stat").rpartition(")")[2].split()

@@ -74,8 +74,4 @@ class ReadyQueue:
 
 def _said_of(number: int) -> str:
     """What the kernel says of a queue: that it is one, the descriptors in it, and what these are."""
-    target = descriptors.target_of(number)
-    try:
-        return target + proc_files.read_text(f"/proc/self/fdinfo/{number}")
-    except OSError:
-        return ""
+    return descriptors.target_of(number) + proc_files.read_text(f"/proc/self/fdinfo/{number}")

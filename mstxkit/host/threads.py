@@ -102,7 +102,4 @@ def start_without_signals(thread: threading.Thread) -> None:
 
 def is_runnable(native_id: int | None) -> bool:
     """Does this thread of this process run, or would it if it had a CPU? False where that is not known."""
-    try:
-        return proc_files.stat_of(f"/proc/self/task/{native_id}")[:1] == ["R"]
-    except OSError:
-        return False
+    return proc_files.stat_of(f"/proc/self/task/{native_id}")[:1] == ["R"]

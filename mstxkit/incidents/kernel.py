@@ -39,11 +39,11 @@ def state_of(pid: int, beside: Collection[int] = ()) -> str:
     A thread that cannot be interrupted counts for its process: what the process waits for is there. Those `beside` do
     not count.
     """
-    states = [_read_stat(f"/proc/{pid}/task/{tid}")[:1] for tid in _list_threads(pid) if tid not in beside]
-    states = states or [_read_stat(f"/proc/{pid}")[:1]]
+    states = [proc_files.stat_of(f"/proc/{pid}/task/{tid}")[:1] for tid in _list_threads(pid) if tid not in beside]
+    states = states or [proc_files.stat_of(f"/proc/{pid}")[:1]]
     letters = {state[0] for state in states if state}
     worst = next((letter for letter in "TtD" if letter in letters), "")
-    return STATES.get(worst or (_read_stat(f"/proc/{pid}") or ["X"])[0], "sleeping")
+    return STATES.get(worst or (proc_files.stat_of(f"/proc/{pid}") or ["X"])[0], "sleeping")
 
 
 def signal_at_end(pid: int) -> int:
@@ -51,7 +51,7 @@ def signal_at_end(pid: int) -> int:
 
     Source: proc(5), field 52 of `stat`, as `waitpid` gives it.
     """
-    fields = _read_stat(f"/proc/{pid}")
+    fields = proc_files.stat_of(f"/proc/{pid}")
     try:
         return int(fields[49]) & 0x7F if fields and fields[0] in ("Z", "X") else 0
     except (IndexError, ValueError):
@@ -80,10 +80,12 @@ def measure_effort(pid: int) -> Effort:
     """Of the process, its descendants that live, and those that have ended and were waited for, as a compiler's."""
     cpu_s, moved_bytes, running = 0.0, 0, dict[int, int]()
     for member in _list_tree(pid):
-        fields = _read_stat(f"/proc/{member}")
+        fields = proc_files.stat_of(f"/proc/{member}")
         if len(fields) > 14:
             cpu_s += sum(map(int, fields[11:15])) / _TICKS  # utime, stime, cutime, cstime
-        moved = dict(line.split(": ", 1) for line in _read_text(f"/proc/{member}/io").splitlines() if ": " in line)
+        moved = dict(
+            line.split(": ", 1) for line in proc_files.read_text(f"/proc/{member}/io").splitlines() if ": " in line
+        )
         moved_bytes += int(moved.get("rchar", 0)) + int(moved.get("wchar", 0))
         for tid in running_threads(member):
             running[tid] = int(_read_field(f"/proc/{member}/task/{tid}/status", "voluntary_ctxt_switches:"))
@@ -92,19 +94,19 @@ def measure_effort(pid: int) -> Effort:
 
 def running_threads(pid: int) -> list[int]:
     """Its threads that run, or would if there were a core for them."""
-    return [tid for tid in _list_threads(pid) if _read_stat(f"/proc/{pid}/task/{tid}")[:1] == ["R"]]
+    return [tid for tid in _list_threads(pid) if proc_files.stat_of(f"/proc/{pid}/task/{tid}")[:1] == ["R"]]
 
 
 def list_threads(pid: int) -> list[dict[str, Any]]:
     """`tid, name, state, waits_in, kernel` of each thread, the main one first: what the kernel holds it in."""
     return [
         {
-            "tid": tid, "name": _read_text(f"/proc/{pid}/task/{tid}/comm").strip(),
-            "state": (_read_stat(f"/proc/{pid}/task/{tid}") or [""])[0],
+            "tid": tid, "name": proc_files.read_text(f"/proc/{pid}/task/{tid}/comm").strip(),
+            "state": (proc_files.stat_of(f"/proc/{pid}/task/{tid}") or [""])[0],
             "waits_in": waits_in(pid, tid),
             # `[<0>] futex_wait_queue+0x60/0x90` as `futex_wait_queue`; only root may read it.
             "kernel": [line.partition("] ")[2].partition("+")[0]
-                       for line in _read_text(f"/proc/{pid}/task/{tid}/stack").splitlines()[:12]],
+                       for line in proc_files.read_text(f"/proc/{pid}/task/{tid}/stack").splitlines()[:12]],
         }
         for tid in _list_threads(pid)[:_THREADS_AT_MOST]
     ]  # fmt: skip
@@ -112,7 +114,7 @@ def list_threads(pid: int) -> list[dict[str, Any]]:
 
 def waits_in(pid: int, tid: int) -> str:
     """The kernel's function in which a thread waits: `futex_wait_queue`; "" where it does not, or may not be seen."""
-    return _read_text(f"/proc/{pid}/task/{tid}/wchan").strip("0\n")[:100] if pid else ""
+    return proc_files.read_text(f"/proc/{pid}/task/{tid}/wchan").strip("0\n")[:100] if pid else ""
 
 
 def _list_threads(pid: int) -> list[int]:
@@ -128,27 +130,12 @@ def _list_tree(pid: int) -> list[int]:
         member = waiting.pop()
         members.append(member)
         for tid in _list_threads(member):
-            children = _read_text(f"/proc/{member}/task/{tid}/children").split()
+            children = proc_files.read_text(f"/proc/{member}/task/{tid}/children").split()
             # Where a rank is the first process of a container, who watches is its child, and always runs.
             waiting += [int(child) for child in children if child.isdecimal() and int(child) != os.getpid()]
     return members
 
 
-def _read_stat(folder: str) -> list[str]:
-    """As `proc_files.stat_of`; nothing of who is gone."""
-    try:
-        return proc_files.stat_of(folder)
-    except OSError:
-        return []
-
-
 def _read_field(path: str, key: str) -> str:
     """What stands behind a word at the beginning of a line; "0" where it stands nowhere."""
-    return next((line.split()[1] for line in _read_text(path).splitlines() if line.startswith(key)), "0")
-
-
-def _read_text(path: str) -> str:
-    try:
-        return proc_files.read_text(path, 1 << 16)
-    except (OSError, ValueError):
-        return ""
+    return next((line.split()[1] for line in proc_files.read_text(path).splitlines() if line.startswith(key)), "0")

@@ -15,7 +15,7 @@ import sys
 import threading
 from typing import Any
 
-from ..host.priority import give_way
+from ..host.detached import give_way
 from .kinds import KINDS, Kind
 
 _TEXT_LIMIT = 2000

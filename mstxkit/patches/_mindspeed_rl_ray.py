@@ -3,7 +3,7 @@
 Source: as in `mindspeed_rl.py`.
 """
 
-from ..patching import trainer_settings
+from ..patching import entry, trainer_settings
 from ..patching.declare import Target, each
 from . import _mindspeed_rl_steps as steps
 
@@ -71,7 +71,7 @@ TRAINER = (
                 waits=True,
             ),
             *each(group, "wait_all_ref_objs_run_over", "exit_infer_mode", attributes=_GROUP, waits=True),
-            Target(f"{group}.enter_infer_mode", step=steps.next_one, attributes=_GROUP, waits=True),
+            Target(f"{group}.enter_infer_mode", step=entry.step_to_come, attributes=_GROUP, waits=True),
             Target(f"{group}.get_iteration", kind="around", value=f"{_STEPS}:learn_resumed", waits=True),
             *each(group, "initialize_actor_handlers", "initialize", process_role="trainer", waits=True),
         )
@@ -95,6 +95,6 @@ TRAINER = (
     Target(f"{_TRAINERS[1]}.apply_kl_penalty", stage="compute_kl", attributes=_BLOCKING, waits=True),
     Target(f"{_TRAINERS[2]}.dynamic_sampling", stage="dynamic_sampling", waits=True),
     *each("mindspeed_rl.trainer.utils.data_strategy:DataStrategy", "put_experience", "clear_main", "get_metrics"),
-    Target("mindspeed_rl.trainer.utils.transfer_dock:put_prompts_experience", step=steps.next_one),
+    Target("mindspeed_rl.trainer.utils.transfer_dock:put_prompts_experience", step=entry.step_to_come),
     Target("mindspeed_rl.utils.loggers:Loggers.info", step_after=steps.read_logged, coalesce=True),
 )  # fmt: skip

@@ -28,8 +28,3 @@ def read_logged(logger: Any, message: Any, iteration: Any = None, steps: Any = N
 def read_saved(owner: Any, iteration: Any) -> int | None:
     """`save_checkpoint` of a trainer or a group of workers: the iteration whose weights are saved."""
     return read_logged(owner, None, iteration)
-
-
-def next_one(*args: Any, **kwargs: Any) -> int | None:
-    """What an iteration may begin with besides a stage."""
-    return entry.step_to_come()

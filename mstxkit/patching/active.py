@@ -5,11 +5,11 @@ from __future__ import annotations
 import sys
 from functools import partial
 from types import FunctionType
-from typing import Any, Callable, Sequence
+from typing import Any, Callable, Iterable, Sequence
 
 from ..host import imports
 from . import apply, reach, replacements, versions
-from .declare import AROUND, EXTRA, RANGE, VALUE, Patch, Target
+from .declare import AROUND, EXTRA, RANGE, VALUE, Patch
 from .holders import hand_over
 from .placed import Calls, Placed, calls_by_site, name_owner
 from .presence import Presence
@@ -44,7 +44,7 @@ class Active:
 
     def modules(self) -> list[str]:
         """Full names of the modules that it patches; the seam's first, which must be open before others import it."""
-        names = [name for target in self.patch.targets for name in _list_needed(target)]
+        names = [name for placed in self.placed for name in placed.modules]
         return list(dict.fromkeys(names if self.patch.seam is None else [self.patch.seam.module, *names]))
 
     def watch(self) -> None:
@@ -67,8 +67,7 @@ class Active:
             self.seam.open(name, module)
             installed = len(self._in_order)
             for placed in self._ordered:
-                needed = _list_needed(placed.target)
-                if name in needed and all(sys.modules.get(other) is not None for other in needed):
+                if name in placed.modules and all(sys.modules.get(other) is not None for other in placed.modules):
                     self._install_placed(placed)
             counted = calls_by_site() if len(self._in_order) > installed else {}
             for placed in self._in_order[installed:]:
@@ -157,15 +156,14 @@ class Active:
             placed.marks += apply.settle_site(placed.target, change.after)  # before anybody can call it
         return change
 
-    def reach_copies(self, name: str | None = None) -> None:
+    def reach_copies(self, name: str = "") -> None:
         """Replace what `from x import y` has copied before its target was patched: near this module, or anywhere. Then
         whoever else holds one of the functions gets the new one, too.
         """
         exchanged, self._exchanged = self._exchanged, []
         replaced = {id(change.before): (change.before, change.after) for _, change in self._copied}
         if replaced and (exchanged or self.patch.seam is not None):  # finding them takes milliseconds
-            modules = replacements.loaded_modules() if name is None else replacements.find_near(name)
-            for copy in replacements.in_modules(replaced, modules):
+            for copy in replacements.in_modules(replaced, replacements.loaded_modules(name)):
                 owner = next((placed for placed, change in self._copied if change.after is copy.after), None)
                 if owner is not None:  # a handler of a signal may have put it back
                     copy.make()
@@ -230,20 +228,15 @@ class Active:
         for placed in self.placed:
             state = placed.seen or placed.state or self._refuse_target(placed)
             if state is None:  # a module is missing
-                comings = [presence.of_module(name) for name in _list_needed(placed.target)]
+                comings = [presence.of_module(name) for name in placed.modules]
                 state = placed.as_state(*next((coming for coming in comings if coming[0] != WAITING), comings[0]))
             states.append(state._replace(version=self.version))
         return states
 
-    def stand_on(self, undone: list[Replacement]) -> None:
-        """Another patch, beneath this one somewhere, is undone."""
-        for placed in self.placed:
-            placed.changes = replacements.stand_on(undone, placed.changes)
-        if self.seam.change is not None:
-            (self.seam.change,) = replacements.stand_on(undone, [self.seam.change])
-
-    def remove(self) -> list[Replacement]:
-        """Put everything back, and reach what was copied in the meantime; gives what was undone."""
+    def remove(self, others: Iterable[Active]) -> None:
+        """Put everything back, and reach what was copied in the meantime. `others`: are left, and put back what is
+        there now, in the place of what this one has put there.
+        """
         for undo in self.undos:
             undo()
         in_order = list(dict.fromkeys([*self._in_order, *self.placed]))
@@ -257,12 +250,12 @@ class Active:
         for placed in self.placed:
             placed.take_back_marks()
         self.placed = []
-        return [*values, *own]
-
-
-def _list_needed(target: Target) -> tuple[str, ...]:
-    """The modules that must be imported for it."""
-    return (target.module,) if target.with_module is None else (target.module, target.with_module)
+        undone = [*values, *own]
+        for other in others:
+            for placed in other.placed:
+                placed.changes = replacements.stand_on(undone, placed.changes)
+            if other.seam.change is not None:
+                (other.seam.change,) = replacements.stand_on(undone, [other.seam.change])
 
 
 def _tell_change() -> None:

@@ -15,7 +15,8 @@ from .. import stages
 from ..engine.choose import engine
 from ..marking import ranges, signatures, wrapping
 from ..pieces import boundaries
-from .declare import AROUND, CONTEXT, DELEGATE, VALUE, WAITS_FOR, WORKERS, WRAP, Target
+from ..store.summaries import WAITS_FOR, WORKERS
+from .declare import AROUND, CONTEXT, DELEGATE, VALUE, WRAP, Target
 from .entry import Entry
 from .reach import FunctionPlace, Unreached, function_in
 from .replacements import AROUND_MARK, Replacement
@@ -37,12 +38,11 @@ def make_replacement(target: Target, place: FunctionPlace, has_late_steps: bool,
     change = Replacement(place.holder, place.attribute, raw, raw, place.is_own)
     if target.kind == DELEGATE:
         return change
-    if target.kind == VALUE:
-        change = change._replace(after=pkgutil.resolve_name(target.value or ""))
-    if change.after is raw and target.kind == VALUE or has_range(raw, below, target.kind == WRAP):
+    after = pkgutil.resolve_name(target.value or "") if target.kind == VALUE else None
+    if after is raw or has_range(raw, below, target.kind == WRAP):
         raise Unreached(Reason.HAS_RANGE)
     if target.kind == VALUE:
-        return change
+        return change._replace(after=after)
     if target.kind == CONTEXT:
         return change._replace(after=_time_contexts(raw, target))
     if target.kind == WRAP:
@@ -53,7 +53,7 @@ def make_replacement(target: Target, place: FunctionPlace, has_late_steps: bool,
     )  # fmt: skip
     entry = Entry(target, inspect.signature(function_in(raw))) if any(more_than_a_range) else None
     settings = wrapping.RangeSettings(target.name or place.qualname, target.stage, target.domain, None, entry)
-    new = wrapping.decorate_target(tuple(settings), _decide_function(target, raw))
+    new = wrapping.decorate_target(settings, _decide_function(target, raw))
     if new is raw:
         raise Unreached(Reason.NOT_PATCHABLE, f"a {type(raw).__name__} could not be decorated")
     function = function_in(new)

@@ -10,9 +10,8 @@ from dataclasses import dataclass, field
 from typing import Any, Callable, Mapping, Optional, Union
 
 from ..errors import PatchError
-from ..pieces.kinds import KINDS as _PIECES
+from ..pieces import kinds
 from ..pieces.sampling import PieceSampling
-from ..store import summaries
 
 Attributes = Union[Mapping[str, str], Callable[..., Mapping[str, Any]]]
 Step = Union[str, Callable[..., Optional[int]], None]
@@ -50,7 +49,7 @@ class Target:
         max_depth: Calls of it inside each other that are recorded; deeper ones are only counted.
         max_per_s: Records a second; what is beyond is coalesced.
         boundary: What one call is a piece of: `micro_batch`, `mini_batch` or `decode_step`; for sampling in a stage.
-        dummy: Condition (`conditions.py`) of calls that are no such piece: batches without work.
+        dummy: Condition (`expressions.py`) of calls that are no such piece: batches without work.
         sampling: What a call means for pieces besides; in Python only.
         unless: Path of a symbol of the framework that makes this target superfluous where it exists.
         with_module: Full name of another module: the target is patched only once that is imported, too.
@@ -95,7 +94,7 @@ class Target:
             raise PatchError(f"path={self.path!r}: a target is written package.module:Class.method")
         if "*" in self.path.rpartition(".")[0].partition(":")[0] or "*" in self.qualname.rpartition(".")[0]:
             raise PatchError(f"path={self.path!r}: only the last part may hold *")
-        for name, allowed in (("kind", KINDS), ("tier", TIERS), ("boundary", _BOUNDARIES)):
+        for name, allowed in (("kind", KINDS), ("tier", TIERS), ("boundary", (None, *kinds.KINDS))):
             choices = ", ".join(filter(None, allowed))
             self._check(name, getattr(self, name) in allowed, f"choose one of {choices}")
         fits = (self.kind in (VALUE, AROUND, WRAP)) == (self.value is not None)
@@ -143,11 +142,6 @@ def by(role: str) -> dict[str, Any]:
 
 def _is_names(names: object) -> bool:
     return isinstance(names, tuple) and all(isinstance(name, str) for name in names)
-
-
-_BOUNDARIES = (None, *_PIECES)
-# The attribute that says it of a range, and whom its caller waits for. Users give the same one to their own ranges.
-WAITS_FOR, WORKERS = summaries.WAITS_FOR, summaries.WORKERS
 
 
 @dataclass(frozen=True)

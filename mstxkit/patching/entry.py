@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 import os
 from time import thread_time_ns
-from typing import Any, Callable, Iterator, Mapping, NamedTuple, Union
+from typing import Any, Callable, Iterator, Mapping
 
 from .. import faults, stages
 from ..engine.plain_paths import Unreadable
@@ -18,10 +18,9 @@ from ..host import identity
 from ..marking import calls, ranges
 from ..marking.signatures import Parameters, Prepared, Prologue
 from ..pieces import boundaries, edges
-from .conditions import Condition
-from .conditions import compile_condition as condition
-from .declare import WAITS_FOR, WORKERS, Step, Target
-from .expressions import Expression, ExpressionError, Literal, compile_expression
+from ..store.summaries import WAITS_FOR, WORKERS
+from .declare import Target
+from .expressions import Expression, ExpressionError, compile_condition, compile_expression
 from .inlining import Inlined
 
 # An expression that fails this often in a row is not asked any more.
@@ -53,19 +52,11 @@ def step_begins(number: int) -> None:
     _Progress.next_step = None
 
 
-def step_to_come() -> int | None:
-    """The step that the next stage is to begin; None where no step has ended since the last one began."""
+def step_to_come(*_: Any, **__: Any) -> int | None:
+    """The step that the next stage is to begin; None where no step has ended since the last one began. Also as `step`
+    of what a step may begin with besides a stage.
+    """
     return _Progress.next_step
-
-
-class AskedStep(NamedTuple):
-    """In the place of an expression: a callable of the call's own arguments."""
-
-    ask: Callable[..., Any]
-
-    def __call__(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
-        """What it returns."""
-        return self.ask(*args, **kwargs)
 
 
 def _count_turns() -> Iterator[bool]:
@@ -73,7 +64,8 @@ def _count_turns() -> Iterator[bool]:
     return itertools.cycle([False] * (calls.EVERY - 1) + [True])
 
 
-Readable = Union[Expression, Condition, AskedStep]
+# Called as an `Expression` is, or a `Condition`.
+Readable = Callable[[tuple[Any, ...], Mapping[str, Any]], Any]
 
 
 class Entry(Prepared):
@@ -89,17 +81,26 @@ class Entry(Prepared):
         self.role, self.process_role = target.role, target.process_role
         if self.role == INHERIT_ROLE and self.stage is not None:
             self.role = stages.role_of(self.stage)
-        self.waits_for = WORKERS if target.waits else None
         self.ask = target.attributes if callable(target.attributes) else None
         texts = {} if callable(target.attributes) else dict(target.attributes)
         self.problems: list[str] = []
         read = {name: self._compile_text(name, text, signature) for name, text in texts.items()}
         self.expressions = {name: expression for name, expression in read.items() if expression is not None}
-        self.step, self.step_after = self._stepped(target.step, signature), self._stepped(target.step_after, signature)
-        self.dummy = self._compile_text("dummy", target.dummy, signature, condition)
-        self.mixes_if = self._compile_text("mixes_if", target.sampling.mixes_if, signature, condition)
+        begins, ends = (
+            step if callable(step) else self._compile_text("step", step, signature)
+            for step in (target.step, target.step_after)
+        )
+        self.step, self.step_is_over = begins if ends is None else ends, ends is not None
+        self.dummy = self._compile_text("dummy", target.dummy, signature, compile_condition)
+        self.mixes_if = self._compile_text("mixes_if", target.sampling.mixes_if, signature, compile_condition)
         self.mixes = dict(target.sampling.mixes)
-        self.constant = self._find_constant()
+        # Attributes of all calls alike, which go before those that are read.
+        self.fixed: dict[str, Any] = {} if self.role in (None, INHERIT_ROLE) else {"role": self.role}
+        self.fixed.update({WAITS_FOR: WORKERS} if target.waits else {})
+        if self.role == INHERIT_ROLE:
+            self.constant = _ROLES if not self.expressions and not self.fixed else None
+        elif self.ask is None and all(expression.is_literal for expression in self.expressions.values()):
+            self.constant = {**{name: literal((), {}) for name, literal in self.expressions.items()}, **self.fixed}
         self.progress, self.turns = _Progress, _count_turns()
         self.site: Any = None  # known once the function is decorated
         self._failed: dict[str, int] = {}
@@ -114,23 +115,6 @@ class Entry(Prepared):
             faults.warn_once(f"attribute {name} of {self.path}", f"{self.path}: {self.problems[-1]}")
             return None
 
-    def _stepped(self, step: Step, signature: Any) -> Readable | None:
-        return AskedStep(step) if callable(step) else self._compile_text("step", step, signature)
-
-    def _find_constant(self) -> dict[Any, Any] | None:
-        """The attributes of all calls, or by stage; None where they must be read."""
-        if self.role == INHERIT_ROLE:
-            return _ROLES if not self.expressions and self.waits_for is None else None
-        roots = {name: expression.root for name, expression in self.expressions.items()}
-        literals = {name: root.value for name, root in roots.items() if isinstance(root, Literal)}
-        return {**literals, **self._fixed()} if self.ask is None and len(literals) == len(roots) else None
-
-    def _fixed(self) -> dict[str, str]:
-        """Attributes of all calls alike that go before those that are read."""
-        role = None if self.role == INHERIT_ROLE else self.role
-        fixed = {"role": role, WAITS_FOR: self.waits_for}
-        return {name: text for name, text in fixed.items() if text is not None}
-
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in self.__dict__.items() if name not in ("_failed", "turns")}
 
@@ -140,15 +124,22 @@ class Entry(Prepared):
 
     def prologue(self, parameters: Parameters, names: Mapping[str, str]) -> Prologue | None:
         """What the wrapper does; None where a callable of the user's is to be asked, or a name is not plain."""
-        step = self.step_after or self.step
-        is_asked = self.ask is not None or isinstance(step, AskedStep)
+        is_asked = self.ask is not None or not isinstance(self.step, (Expression, type(None)))
         is_twice = self.role == INHERIT_ROLE and "role" in self.expressions
-        if is_asked or is_twice or any(type(name) is not str for name in (*self.expressions, *self._fixed().values())):
+        if is_asked or is_twice or any(type(name) is not str for name in (*self.expressions, *self.fixed.values())):
             return None
         inlined = Inlined(parameters, names)
-        lines = self._write_tells(inlined)
+        lines = []
+        if isinstance(self.step, Expression):
+            lines += inlined.step(self.step, self.step_is_over)
+        elif self.stage is not None:
+            lines.append(f"if {inlined.ended} is not None: {inlined.call_entry('stage_begins')}")
+        if self.dummy is not None or self.mixes_if is not None:
+            lines.append(inlined.call_entry("tell_sampling", inlined.arguments))
+        if self.process_role is not None:
+            lines.append(inlined.call_entry("tell_process_role"))
         if self.constant is None:
-            lines += inlined.attributes(self.expressions, self._fixed(), self.role == INHERIT_ROLE)
+            lines += inlined.attributes(self.expressions, self.fixed, self.role == INHERIT_ROLE)
         elif self.role == INHERIT_ROLE:
             lines.append("{value} = {constant}.get({current_stage}())".format(**names))
         elif lines:
@@ -156,19 +147,6 @@ class Entry(Prepared):
         else:
             return Prologue(values=names["constant"] if self.constant else "")
         return inlined.whole(lines)
-
-    def _write_tells(self, inlined: Inlined) -> list[str]:
-        lines = []
-        step = self.step_after or self.step
-        if isinstance(step, Expression):
-            lines += inlined.step(step, self.step_after is not None)
-        elif step is None and self.stage is not None:
-            lines.append(inlined.if_ended("stage_begins"))
-        if self.dummy is not None or self.mixes_if is not None:
-            lines.append(inlined.call_entry("tell_sampling", inlined.arguments))
-        if self.process_role is not None:
-            lines.append(inlined.call_entry("tell_process_role"))
-        return lines
 
     def read_again(self, values: dict[str, Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
         """Read as expressions say it what the code could not read: it goes into `values`, or is left out of them."""
@@ -180,8 +158,11 @@ class Entry(Prepared):
 
     def read_step(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> int | None:
         """What is read for the step; None where that is no int."""
-        expression = self.step_after or self.step
-        value = None if expression is None else self._read_value("step", expression, args, kwargs)
+        step = self.step
+        if step is None:
+            return None
+        read: Any = step if isinstance(step, Expression) else lambda given, named: step(*given, **named)
+        value = self._read_value("step", read, args, kwargs)
         return value if type(value) is int else None
 
     def step_ends(self, number: int) -> None:
@@ -226,8 +207,8 @@ class Entry(Prepared):
         """Set the step, then read the attributes of this call. What cannot be read is counted and left out."""
         step = self.read_step(args, kwargs)
         if step is not None and step >= 0:  # frameworks pass -1 or None before the first one
-            (step_begins if self.step_after is None else self.step_ends)(step)
-        elif self.step is None and self.step_after is None and self.stage is not None:
+            (self.step_ends if self.step_is_over else step_begins)(step)
+        elif self.step is None and self.stage is not None:
             stage_begins()
         if self.dummy is not None or self.mixes_if is not None:
             self.tell_sampling(args, kwargs)
@@ -238,7 +219,7 @@ class Entry(Prepared):
             if value is not None:
                 values[name] = value
         role = self.role_here() if self.role == INHERIT_ROLE else None
-        return {**values, **({"role": role} if role is not None else {}), **self._fixed()}
+        return {**values, **({"role": role} if role is not None else {}), **self.fixed}
 
     def _read_value(self, name: str, expression: Readable, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
         failed = self._failed.get(name, 0)

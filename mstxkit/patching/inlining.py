@@ -8,12 +8,11 @@ or is plainly stored (`engine.stored`). For all else the entry is asked, one exp
 
 from __future__ import annotations
 
-from typing import Any, Mapping
+from typing import Mapping
 
-from ..engine.plain_paths import TO_ATTRIBUTE, TO_ITEM, TO_LENGTH
 from ..marking import signatures
 from ..marking.signatures import Parameters, Prologue
-from .expressions import Argument, Attribute, Expression, Item, KeywordRest, Length, Literal, Node, Rest
+from .expressions import Argument, Begin, Expression, KeywordRest, Literal, Rest
 
 
 class Inlined:
@@ -22,29 +21,26 @@ class Inlined:
     """
 
     def __init__(self, parameters: Parameters, names: Mapping[str, str]) -> None:
-        self._parameters, self._names = parameters, names
+        self._parameters, self._names, self._value = parameters, names, names["value"]
         positional = signatures.positional_of(parameters)
         keywords = [f"{name!r}: {name}" for name in parameters.keyword_only]
         keywords += [f"**{parameters.varkw}"] if parameters.varkw else []
+        self.ended = f"{names['attributes']}.progress.next_step"  # not None where the end of a step has been told
         # As the methods of an entry take the call's own.
         self.arguments = f"({positional}{',' if positional else ''}), {{{', '.join(keywords)}}}"
 
     def step(self, expression: Expression, ends: bool) -> list[str]:
         """Tell the step that begins with the call, or ends with it, where there is one."""
-        value = self._name_value("_step")
+        value = f"{self._value}_step"
         again = f"{value} = {self.call_entry('read_step', self.arguments)}"
-        ended = f"{self._names['attributes']}.progress.next_step"  # a step that has ended is the latest no more
-        begins = [f"{self._names['step']}({value})", f"if {ended} is not None: {ended} = None"]
+        # A step that has ended is the latest no more.
+        begins = [f"{self._names['step']}({value})", f"if {self.ended} is not None: {self.ended} = None"]
         return [
             f"{value} = {self._write_stored(expression)}",
             f"if {self._names['type']}({value}) is not {self._names['int']}: {again}",
             f"if {value} is not None and {value} >= 0:",
             *(f" {line}" for line in ([self.call_entry("step_ends", value)] if ends else begins)),
         ]
-
-    def if_ended(self, teller: str) -> str:
-        """Call the entry's method `teller` where the end of a step has been told."""
-        return f"if {self._names['attributes']}.progress.next_step is not None: {self.call_entry(teller)}"
 
     def call_entry(self, method: str, arguments: str = "") -> str:
         """Call this method of the entry."""
@@ -58,48 +54,38 @@ class Inlined:
         """
         lines, pairs, tests = [], [], []
         for place, (name, expression) in enumerate(expressions.items()):
-            value = self._name_value(f"_{place}")
-            if isinstance(expression.root, Literal):
-                pairs.append(f"{name!r}: {expression.root.value!r}")
+            value = f"{self._value}_{place}"
+            if expression.is_literal:
+                pairs.append(f"{name!r}: {self._write_stored(expression)}")
             elif name not in fixed:
                 lines.append(f"{value} = {self._write_plain(expression)}")
                 pairs.append(f"{name!r}: {value}")
                 may_be_none = self._write_stored(expression) not in self._parameters.names
                 tests += [f"{value} is {self._names['unread']}", *([f"{value} is None"] if may_be_none else [])]
         pairs += [f"{name!r}: {text!r}" for name, text in fixed.items()]
-        lines.append(f"{self._name_value()} = {{{', '.join(pairs)}}}")
-        again = self.call_entry("read_again", f"{self._name_value()}, {self.arguments}")
+        lines.append(f"{self._value} = {{{', '.join(pairs)}}}")
+        again = self.call_entry("read_again", f"{self._value}, {self.arguments}")
         lines += [f"if {' or '.join(tests)}: {again}"] if tests else []
         if inherits_role:
-            role = self._name_value("_role")
+            role = f"{self._value}_role"
             lines.append(f"{role} = {self.call_entry('role_here')}")
-            lines.append(f"if {role} is not None: {self._name_value()}['role'] = {role}")
+            lines.append(f"if {role} is not None: {self._value}['role'] = {role}")
         began, turns = self._names["began"], f"{self._names['attributes']}.turns"
         begins = f"{began} = {self.call_entry('measure_from')} if {self._names['next']}({turns}) else 0"
         return [begins, *lines, f"if {began}: {self.call_entry('measured', began)}"]
 
     def whole(self, lines: list[str]) -> Prologue:
         """The code: an exception in it, which nobody expects, is a fault, and the range goes without attributes."""
-        failed = f"{self._name_value()} = {self.call_entry('failed', self._names['fault'])}"
+        failed = f"{self._value} = {self.call_entry('failed', self._names['fault'])}"
         caught = "except {failure} as {fault}: ".format(**self._names) + failed
-        return Prologue(("try:", *(f" {line}" for line in lines), caught), self._name_value())
-
-    def _name_value(self, suffix: str = "") -> str:
-        return self._names["value"] + suffix
+        return Prologue(("try:", *(f" {line}" for line in lines), caught), self._value)
 
     def _write_stored(self, expression: Expression) -> str:
         """Code for a parameter as it is, a literal, or what is stored; `unread` for what only the entry reads."""
-        begin: Node = expression.root  # and the path from there, as `engine.stored` takes it
-        path: tuple[tuple[int, Any], ...] = ()
-        while isinstance(begin, (Attribute, Item, Length)):
-            if isinstance(begin, Attribute):
-                path = ((TO_ATTRIBUTE, begin.name), *path)
-            else:
-                path = ((TO_ITEM, begin.key) if isinstance(begin, Item) else (TO_LENGTH, None), *path)
-            begin = begin.owner
-        parameter = self._parameter_of(begin)
+        begin, path = expression.begin, expression.path
         if isinstance(begin, Literal) and not path:
             return repr(begin.value)
+        parameter = self._parameter_of(begin)
         if parameter is None:
             return self._names["unread"]
         return f"{self._names['stored']}({parameter}, {path!r})" if path else parameter
@@ -113,7 +99,7 @@ class Inlined:
         tests = [f"({kind} := {self._names['type']}({stored})) is {first}", *(f"{kind} is {other}" for other in others)]
         return f"{stored} if {' or '.join(tests)} else {self._names['unread']}"
 
-    def _parameter_of(self, begin: Node) -> str | None:
+    def _parameter_of(self, begin: Begin) -> str | None:
         """The parameter that holds what a path begins with; None: no single one of the wrapper's does."""
         own = self._parameters
         places = [*own.positional_only, *own.plain]

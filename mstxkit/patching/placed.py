@@ -28,6 +28,8 @@ class Placed:
 
     def __init__(self, framework: str, target: Target) -> None:
         self.framework, self.target = framework, target
+        # What must be imported for it.
+        self.modules = (target.module,) if target.with_module is None else (target.module, target.with_module)
         self.state: TargetState | None = None  # what became of it; None: nothing yet
         self.seen: TargetState | None = None  # the same, by what its places held when they were last looked at
         self.changes: list[Replacement] = []

@@ -44,8 +44,10 @@ class Presence:
         if name not in self._searched:
             try:
                 self._searched[name] = self._search_module(name)
+            except Unknown as exc:  # of the package that it is in
+                self._searched[name] = exc
             except Exception as exc:
-                self._searched[name] = exc if isinstance(exc, Unknown) else _describe_unknown(name, exc)
+                self._searched[name] = Unknown(f"looking for {name} raised {type(exc).__name__}: {exc}"[:300])
         folders = self._searched[name]
         if isinstance(folders, Unknown):
             raise folders
@@ -74,22 +76,24 @@ class Presence:
 
 def top_level(name: str, first: str = "") -> Any:
     """The spec of a top-level package, without importing it; None where there is none. `first`: a folder to look into
-    before all others. Raises Unknown where somebody's finder raised.
+    before all others. Raises what somebody's finder raises.
     """
     try:
         here = PathFinder.find_spec(name, [first]) if first else None
         return here if here is not None and here.origin else importlib.util.find_spec(name)
     except (ModuleNotFoundError, ValueError):  # ValueError: it is `__main__`, or put into sys.modules without a spec
         return None
-    except Exception as exc:
-        raise _describe_unknown(name, exc) from None
+
+
+def spec_of(name: str, first: str = "") -> Any:
+    """As `top_level`; None also where somebody's finder raises."""
+    try:
+        return top_level(name, first)
+    except Exception:
+        return None
 
 
 def _folders_in(owner: Any, attribute: str) -> tuple[str, ...] | None:
     """What a module or spec lists there; None without one."""
     folders = getattr(owner, attribute, None) or ()
     return None if owner is None else tuple(folder for folder in folders if isinstance(folder, str))
-
-
-def _describe_unknown(name: str, exc: Exception) -> Unknown:
-    return Unknown(f"looking for {name} raised {type(exc).__name__}: {exc}"[:300])

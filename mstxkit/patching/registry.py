@@ -58,12 +58,7 @@ def choose_patches(wanted: tuple[str, ...]) -> list[tuple[Patch, bool]]:
     """
     if not wanted:
         return [(patch, False) for name in list_frameworks() for patch in _of_file(name) if patch.default]
-    return [(load_patch(root_of(name)), has_extra(name)) for name in wanted]
-
-
-def has_extra(name: str) -> bool:
-    """Does this name ask for the extra tier?"""
-    return name.endswith(EXTRA_SUFFIX)
+    return [(load_patch(root_of(name)), name.endswith(EXTRA_SUFFIX)) for name in wanted]
 
 
 def root_of(name: str) -> str:
@@ -96,17 +91,10 @@ def remove_patches(frameworks: Sequence[str] = ()) -> None:
         for active in reversed(_actives[:]):
             if active in _actives and (not frameworks or active.patch.framework in frameworks):
                 _actives[:] = [other for other in _actives if other is not active]
-                _guard_act(active.patch, partial(_put_back, active))
+                _guard_act(active.patch, partial(active.remove, _actives))
         for active in _actives:
             if any(placed.state is not None and placed.state.reason == Reason.HAS_RANGE for placed in active.placed):
                 _guard_act(active.patch, active.look_again)  # it may have it now
-
-
-def _put_back(active: Active) -> None:
-    """Those that are left put back what is there now, in the place of what this one has put there."""
-    undone = active.remove()
-    for other in _actives:
-        other.stand_on(undone)
 
 
 def _guard_act(patch: Patch, act: Callable[[], object]) -> None:
@@ -168,6 +156,6 @@ def list_roles() -> dict[str, str | None]:
     return {name: role for active in _actives for name, role in active.patch.roles.items()}
 
 
-def frameworks_on() -> list[tuple[str, bool]]:
-    """Names of the frameworks that are on, and whether with their extra tier."""
-    return [(active.patch.framework, active.has_extra) for active in _actives]
+def frameworks_on() -> list[str]:
+    """Names of the frameworks that are on."""
+    return [active.patch.framework for active in _actives]

@@ -76,9 +76,12 @@ def leads_to(raw: Any, after: Any) -> bool:
 _MAY_CALL = (FunctionType, MethodType, functools.partial, staticmethod, classmethod, property)
 
 
-def cells_holding(function: FunctionType, content: Any) -> list[CellType]:
-    """The cells of a closure that hold this object."""
-    return [cell for cell in function.__closure__ or () if cell != CellType() and cell.cell_contents is content]
+def in_decorator(function: FunctionType, content: Any, before: Any, after: Any) -> list[Replacement]:
+    """Where a function holds `content`, which it wraps: in the closure cells, and as `__wrapped__`."""
+    cells = [cell for cell in function.__closure__ or () if cell != CellType() and cell.cell_contents is content]
+    held = [Replacement(cell, "cell_contents", before, after) for cell in cells]
+    is_wrapped = vars(function).get("__wrapped__") is content
+    return [*held, Replacement(function, "__wrapped__", before, after)] if is_wrapped else held
 
 
 def in_modules(
@@ -106,24 +109,18 @@ def in_modules(
     return changes
 
 
-def loaded_modules() -> list[ModuleType]:
-    """Every module imported so far, once, also where `sys.modules` has two names for it."""
-    return _modules_among(list(sys.modules.values()))
-
-
-def _modules_among(objects: Iterable[object]) -> list[ModuleType]:
-    """Each once: anything can be put into `sys.modules`."""
-    # Not isinstance, which asks an object for its `__class__`.
+def loaded_modules(near: str = "") -> list[ModuleType]:
+    """Every module imported so far, once, also where `sys.modules` has two names for it. `near`: only those that may
+    have copied a name of this one, just imported: its own package, and all in the middle of an import.
+    """
+    objects: list[object] = list(sys.modules.values())
+    if near:
+        root = near.partition(".")[0]
+        own = [module for name, module in list(sys.modules.items()) if f"{name}.".startswith(f"{root}.")]
+        objects = [*own, sys.modules.get("__main__"), *being_imported()]
+    # Anything can be put into `sys.modules`. Not isinstance, which asks an object for its `__class__`.
     modules: Any = {id(module): module for module in objects if issubclass(type(module), ModuleType)}
     return list(modules.values())
-
-
-def find_near(name: str) -> list[ModuleType]:
-    """Modules that may have copied a name of one just imported: its own package, and all in the middle of an import."""
-    root = name.partition(".")[0]
-    below = f"{root}."
-    own = [module for key, module in list(sys.modules.items()) if key == root or str(key).startswith(below)]
-    return _modules_among([*own, sys.modules.get("__main__"), *being_imported()])
 
 
 def in_classes(cls: type, before: Any, after: Any) -> list[Replacement]:
@@ -138,20 +135,10 @@ def in_classes(cls: type, before: Any, after: Any) -> list[Replacement]:
         for name, value in list(vars(holder).items()):
             if value is before:
                 changes.append(Replacement(holder, name, before, after))
-            else:
-                changes += _in_copy_by_ray(value, before, after)
+            elif isinstance(value, FunctionType) and value.__closure__ and value.__code__.co_name == _CAPTURING:
+                is_rays = value.__code__.co_filename.replace("\\", "/").endswith(_CAPTURING_FILE)
+                changes += in_decorator(value, before, before, after) if is_rays else []
     return changes
-
-
-def _in_copy_by_ray(value: Any, before: Any, after: Any) -> list[Replacement]:
-    """Where Ray's copy of a method holds it: in a closure cell, which it calls, and as `__wrapped__`."""
-    if not isinstance(value, FunctionType) or value.__code__.co_name != _CAPTURING or not value.__closure__:
-        return []
-    if not value.__code__.co_filename.replace("\\", "/").endswith(_CAPTURING_FILE):
-        return []
-    held = [Replacement(cell, "cell_contents", before, after) for cell in cells_holding(value, before)]
-    is_wrapped = vars(value).get("__wrapped__") is before
-    return [*held, Replacement(value, "__wrapped__", before, after)] if is_wrapped else held
 
 
 def undo_changes(changes: Sequence[Replacement]) -> None:

@@ -17,7 +17,7 @@ from ..marking import ranges, signatures
 from .apply import DECORATORS
 from .declare import Seam
 from .reach import function_in
-from .replacements import Replacement, cells_holding
+from .replacements import Replacement, in_decorator
 
 
 class Made(NamedTuple):
@@ -81,9 +81,8 @@ class OpenSeam:
             below = function.__dict__.get("__wrapped__")
             made = self.made(below)
             if made is not None:
-                cells = cells_holding(function, below)
-                held = [Replacement(cell, "cell_contents", made.upstream, made.inner) for cell in cells]
-                return [*held, Replacement(function, "__wrapped__", made.upstream, made.inner)] if held else []
+                *cells, wrapped = in_decorator(function, below, made.upstream, made.inner)
+                return [*cells, wrapped] if cells else []
             function, depth = below, depth + 1
         return []
 

@@ -141,7 +141,7 @@ def find_symbols(first: str = "") -> Symbols:
     """The symbols of what is installed here; each module is read when it is asked for, once. `first`: a folder that is
     looked into before `sys.path`, as `python -m` does with the one it is started in.
     """
-    root_spec = functools.cache(partial(spec_of, first=first))
+    root_spec = functools.cache(partial(presence.spec_of, first=first))
     return Symbols(functools.cache(lambda name: _read_source(name, root_spec(name.partition(".")[0]))))
 
 
@@ -160,14 +160,6 @@ def _read_source(name: str, spec: Any) -> ModuleSymbols | None:
         if parts and path.with_name(path.name + ".py").is_file():
             return _parse_file(path.with_name(path.name + ".py"), name, is_package=False)
     return None
-
-
-def spec_of(root: str, first: str = "") -> Any:
-    """Where a top-level package lies; None where it is not installed. It is not imported for that."""
-    try:
-        return presence.top_level(root, first)
-    except presence.Unknown:
-        return None
 
 
 def _parse_file(path: Path, name: str, is_package: bool) -> ModuleSymbols:

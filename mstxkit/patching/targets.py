@@ -21,7 +21,8 @@ from functools import partial
 from typing import Any, Callable, Iterable, Mapping
 
 from ..errors import PatchError
-from . import conditions, declare, expressions
+from ..pieces import kinds
+from . import declare, expressions
 from .declare import Patch, Seam, Target
 from .sheet import MOST_PROBLEMS, YAML_SUFFIXES, Sheet, compose_file, is_null, name_field, suggest_nearest
 
@@ -33,7 +34,7 @@ _PYTHON_ONLY = ("sampling",)
 _CHOICES = {
     "kind": tuple(kind for kind in declare.KINDS if kind not in (declare.AROUND, declare.WRAP)),
     "tier": declare.TIERS,
-    "boundary": tuple(filter(None, declare._BOUNDARIES)),
+    "boundary": kinds.KINDS,
 }
 
 
@@ -54,7 +55,7 @@ def as_patches(targets: Any) -> list[Patch]:
             if text is not None and not callable(text):
                 expressions.check(text)
         for text in filter(None, (target.dummy, target.sampling.mixes_if)):
-            conditions.check(text)
+            expressions.check_condition(text)
     return patches
 
 
@@ -201,7 +202,7 @@ _TARGET_FIELDS: dict[str, _FieldReader] = {
     "kind": _read_choice,
     "value": _symbol, "tier": _read_choice, "coalesce": Sheet.flag, "max_depth": Sheet.number,
     "max_per_s": Sheet.number,
-    "boundary": _read_choice, "dummy": partial(_read_checked, check=conditions.check), "unless": _symbol,
+    "boundary": _read_choice, "dummy": partial(_read_checked, check=expressions.check_condition), "unless": _symbol,
     "with_module": Sheet.text, "domain": Sheet.text, "leaves_out": _read_notes,
     "waits": lambda sheet, node, where: (Sheet.flag if node.id == "scalar" else _read_notes)(sheet, node, where),
 }  # fmt: skip

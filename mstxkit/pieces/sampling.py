@@ -13,7 +13,7 @@ class PieceSampling(PieceRole):
     """What a call means for the pieces of its stage, beyond being one (`Target.boundary`, which becomes `per`)."""
 
     mixes: Mapping[str, str] = field(default_factory=dict)  # kinds that cannot be told apart inside a call, with why
-    mixes_if: str | None = None  # condition (`conditions.py`) under which that is so; None: always
+    mixes_if: str | None = None  # condition (`expressions.py`) under which that is so; None: always
     ticks: bool = False  # a call is told to the open session all the same: its limits are looked at
 
     def role(self, boundary: str | None) -> PieceRole:

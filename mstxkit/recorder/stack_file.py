@@ -138,11 +138,11 @@ def _list_threads() -> list[list[Any]]:
 
 def _is_caught(number: int) -> bool:
     """Has this signal a handler, of whatever language, or is it ignored on purpose?"""
+    lines = proc_files.read_text("/proc/self/status").splitlines()
     try:
-        lines = proc_files.read_text("/proc/self/status").splitlines()
         masks = [line.split()[1] for line in lines if line.startswith(("SigCgt:", "SigIgn:", "SigBlk:"))]
-        return any(int(mask, 16) >> number - 1 & 1 for mask in masks)
-    except (OSError, ValueError, IndexError):
+        return not lines or any(int(mask, 16) >> number - 1 & 1 for mask in masks)
+    except (ValueError, IndexError):
         return True
 
 

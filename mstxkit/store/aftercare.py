@@ -13,7 +13,6 @@ from typing import NamedTuple
 
 from ..errors import MstxkitError
 from ..host import detached
-from ..host.priority import give_way
 from . import documents, local_place, retention
 from .fetching import Fetched, fetch_all
 
@@ -40,7 +39,7 @@ class Care(NamedTuple):
 def main() -> None:
     """The process: let go of who started it, then take care. Its words are those of a `Care`."""
     detached.let_go()
-    give_way()
+    detached.give_way()
     take_care(detached.of_words(Care, sys.argv[1:]))
 
 

@@ -22,7 +22,6 @@ from typing import Iterable, NamedTuple
 
 from ..errors import FormatError, MstxkitError
 from ..host import detached, identity, life
-from ..host.priority import give_way
 from . import block_index, care_record, documents, layout, process_pointer, run_file, sealed_place, segment
 from .care_record import CareRecord, Cost, SealedCare
 from .fetching import copy_file, is_same, why_no_room
@@ -43,7 +42,7 @@ def main() -> None:
     """
     is_last, words = sys.argv[1] == "last", sys.argv[2:]
     detached.let_go()
-    give_way()
+    detached.give_way()
     care = detached.of_words(SealedCare, words)
     # What ended meanwhile found the lock held: look again until there is nothing more.
     while (moved := take_care(care, _WAIT_S if is_last else 0)) is not None and moved.names:

@@ -23,8 +23,13 @@ def schedule(number: int, monkeypatch: pytest.MonkeyPatch, period_s: float = 30.
     return [second for second in range(until_s) if every.is_due(second)]
 
 
-def test_a_period_is_shorter_by_a_quarter_at_most_and_each_process_has_its_own() -> None:
-    periods = [jitter.own_period_s(30.0, "seal", process(number)) for number in range(1000)]
+def period(number: int, monkeypatch: pytest.MonkeyPatch) -> float:
+    monkeypatch.setattr(identity, "of_life", lambda: process(number))
+    return jitter.own_period_s(30.0, "seal")
+
+
+def test_a_period_is_shorter_by_a_quarter_at_most_and_each_process_has_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    periods = [period(number, monkeypatch) for number in range(1000)]
 
     assert len(set(periods)) == 1000
     assert all(22.5 < period <= 30 for period in periods)
@@ -33,7 +38,7 @@ def test_a_period_is_shorter_by_a_quarter_at_most_and_each_process_has_its_own()
 
 
 def test_what_a_process_does_besides_has_another_period() -> None:
-    assert jitter.own_period_s(1, "seal", process(1)) != jitter.own_period_s(1, "poll", process(1))
+    assert jitter.own_period_s(1, "seal") != jitter.own_period_s(1, "poll")
 
 
 def test_a_process_keeps_its_period() -> None:

@@ -9,7 +9,7 @@ import pytest
 from builders import recorded_surfaces
 
 from mstxkit import stages
-from mstxkit.patching import conditions, expressions, registry
+from mstxkit.patching import expressions, registry
 from mstxkit.patching.declare import RANGE, VALUE, Patch
 
 RECORDED = {
@@ -82,7 +82,7 @@ def test_expressions_are_well_formed(patch: Patch) -> None:
 def test_conditions_are_well_formed(patch: Patch) -> None:
     for target in patch.targets:
         for text in filter(None, (target.dummy, target.sampling.mixes_if)):
-            conditions.check(text)  # raises where it is not
+            expressions.check_condition(text)  # raises where it is not
 
 
 @pytest.mark.parametrize("framework", ["mindspeed_llm", "mindspeed_rl", "sglang", "vllm", "vllm_ascend"])
@@ -93,7 +93,7 @@ def test_conditions_name_parameters_that_every_recorded_version_has(framework: s
     assert {target.path for _, target, _ in found} == {target.path for target in asked}
     for _, target, function in found:
         for text in filter(None, (target.dummy, target.sampling.mixes_if)):
-            conditions.compile_condition(text, function.signature())  # raises where it does not
+            expressions.compile_condition(text, function.signature())  # raises where it does not
 
 
 @pytest.mark.parametrize("framework", ["mindspeed_llm", "mindspeed_rl", "sglang", "verl", "vllm", "vllm_ascend"])

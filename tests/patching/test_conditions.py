@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from mstxkit.patching import conditions
+from mstxkit.patching import expressions
 from mstxkit.patching.expressions import ExpressionError, Unreadable
 
 
@@ -32,7 +32,7 @@ def forward(self: Any, batch: Batch, only: bool = False) -> None:
 
 
 def holds(text: str, *args: Any, **kwargs: Any) -> bool:
-    condition = pickle.loads(pickle.dumps(conditions.compile_condition(text, inspect.signature(forward))))
+    condition = pickle.loads(pickle.dumps(expressions.compile_condition(text, inspect.signature(forward))))
     given: bool = condition((None, *args), kwargs)
     return given
 
@@ -88,11 +88,11 @@ def test_what_cannot_be_read_or_compared_is_told_and_nobodys_code_runs(text: str
 )
 def test_a_mistake_is_told(text: Any, part: str) -> None:
     with pytest.raises(ExpressionError, match=part):
-        conditions.compile_condition(text, inspect.signature(forward))
+        expressions.compile_condition(text, inspect.signature(forward))
 
 
 def test_check_takes_any_name_for_a_parameter() -> None:
-    conditions.check("absent == 1 and not other.one")
+    expressions.check_condition("absent == 1 and not other.one")
 
     with pytest.raises(ExpressionError):
-        conditions.check("absent()")
+        expressions.check_condition("absent()")
