@@ -7,7 +7,6 @@ waits for all of its children, as Jupyter's kernel does and SGLang's `kill_proce
 
 from __future__ import annotations
 
-import ctypes
 import os
 import signal
 import sys
@@ -95,6 +94,8 @@ def find_python() -> str:
 
 def give_way() -> None:
     """The lowest priorities of processor and disk for the whole process: training may run on this host."""
+    import ctypes  # training, which starts such processes, does without
+
     os.nice(_NICE)
     if (number := _IOPRIO_SET.get(os.uname().machine)) is not None:
         ctypes.CDLL(None).syscall(number, 1, 0, _IDLE_CLASS)
