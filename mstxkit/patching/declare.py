@@ -11,7 +11,7 @@ from typing import Any, Callable, Mapping, Optional, Union
 
 from ..errors import PatchError
 from ..pieces.kinds import KINDS as _PIECES
-from ..pieces.sampling import PieceSampling
+from ..pieces.kinds import PieceSampling
 from ..store import summaries
 
 Attributes = Union[Mapping[str, str], Callable[..., Mapping[str, Any]]]
