@@ -284,9 +284,8 @@ class SealedFile(NamedTuple):
     mtime_ns: int
 
 
-def find_beyond(files: Iterable[SealedFile], limit_bytes: int) -> list[SealedFile]:
+def find_beyond(files: list[SealedFile], limit_bytes: int) -> list[SealedFile]:
     """What is to go so that no more than so many bytes are left, where that can be had; 0: no limit."""
-    files = list(files)
     newest = layout.newest_of_each([file.name for file in files])
     total, chosen = sum(file.bytes for file in files), []
     for file in sorted(files, key=_age_of):

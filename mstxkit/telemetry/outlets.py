@@ -179,7 +179,7 @@ class Textfile:
     `folder` is where the file is, "": in the run. It is never made: who names one has it.
     """
 
-    def __init__(self, run: Path, run_id: str, folder: str = "") -> None:
+    def __init__(self, run: Path, run_id: str, folder: str) -> None:
         self._own = not folder
         name = layout.TEXTFILE if self._own else f"mstxkit-{run_id[:12]}.prom"
         self.path = (run / layout.METRICS if self._own else Path(folder)) / name
