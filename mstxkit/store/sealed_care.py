@@ -325,9 +325,10 @@ def records_in(path: Path) -> int:
             index = block_index.index_at_end(descriptor, size)
             if index is None:  # heads are never compressed
                 return sum(_by_heads(descriptor, size))
+            entries = (entry for entry in index.entries if entry.kind == segment.RECORDS)
+            return sum(whole_number(entry.fields.get("records")) for entry in entries)
     except (OSError, FormatError):
         return 0
-    return sum(whole_number(entry.fields.get("records")) for entry in index.entries if entry.kind == segment.RECORDS)
 
 
 def _by_heads(descriptor: int, size: int) -> Iterable[int]:
