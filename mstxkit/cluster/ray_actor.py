@@ -53,10 +53,10 @@ class JobController:
         return clocks.answer_exchange()
 
     def _work(self) -> None:
-        judge_module = import_module("mstxkit.judging.run_judge")
         batches, lock_of = import_module("mstxkit.store.batches"), import_module("mstxkit.store.judge_lock")
-        outlets = import_module("mstxkit.telemetry.outlets").open_outlets(self._run, self._run_id, self._metrics, True)
-        run_judge = judge_module.RunJudge(self._run, self._run_id, WHO, outlets=outlets)
+        setting = import_module("mstxkit.store.metrics_setting").of_word(self._metrics)
+        outlets = import_module("mstxkit.telemetry.outlets").Outlets(self._run, self._run_id, setting, True)
+        run_judge = import_module("mstxkit.judging.run_judge").RunJudge(self._run, self._run_id, WHO, outlets=outlets)
         reads_s, lock = 0.0, None
         while True:
             try:

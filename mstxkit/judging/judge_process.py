@@ -12,8 +12,7 @@ from pathlib import Path
 
 from ..errors import MstxkitError
 from ..host import detached, identity, life
-from ..store import documents, job_file, judge_lock, layout, process_pointer, run_file
-from ..telemetry import outlets
+from ..store import documents, job_file, judge_lock, layout, metrics_setting, process_pointer, run_file
 from ..telemetry.outlets import Outlets
 from .run_judge import RunJudge
 
@@ -38,7 +37,7 @@ def main() -> None:
             lock = judge_lock.take_over(run, __name__, "" if sys.argv[3] else _STOPPED)
         if lock is not None:
             job_file.show_life(run, run_id)
-            judge(run, run_id, lock, goes=outlets.open_outlets(run, run_id, "".join(sys.argv[3:4])))
+            judge(run, run_id, lock, goes=Outlets(run, run_id, metrics_setting.of_word("".join(sys.argv[3:4]))))
     except (OSError, MstxkitError):
         pass  # the run is gone
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-import time
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +26,8 @@ def take_lock(folder: Path) -> int:
     path = folder / layout.ANALYSIS_LOCK
     try:
         descriptor = documents.open_lock_file(path)
-        is_ours = _try_lock(descriptor)
+        # Not `lockf`: such a lock is not handed on to other processes.
+        is_ours = documents.lock_within(descriptor, fcntl.flock, _DYING_S, 0.05)
     except OSError as exc:
         raise MstxkitError(
             f"{path} cannot be locked: {exc.strerror}; results are kept in the run, which must be writable: copy it"
@@ -43,16 +43,3 @@ def take_lock(folder: Path) -> int:
     os.ftruncate(descriptor, 0)
     os.pwrite(descriptor, json.dumps({"host": identity.name_host(), "pid": os.getpid()}).encode(), 0)
     return descriptor
-
-
-def _try_lock(descriptor: int) -> bool:
-    # Not `lockf`: such a lock is not handed on to other processes.
-    deadline = time.monotonic() + _DYING_S
-    while True:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return True
-        except BlockingIOError:
-            if time.monotonic() > deadline:
-                return False
-            time.sleep(0.05)

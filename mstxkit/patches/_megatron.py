@@ -11,7 +11,7 @@ the forward passes of later ones, and no call or stretch of time is one micro-ba
 from __future__ import annotations
 
 from ..patching.declare import Target, each
-from ..pieces.sampling import PieceSampling
+from ..pieces.kinds import PieceSampling
 
 _MICRO = ("micro_batch",)
 _WHY = (

@@ -13,7 +13,7 @@ from __future__ import annotations
 from functools import partial
 
 from ..patching.declare import CONTEXT, EXTRA, Target, method
-from ..pieces.sampling import PieceSampling
+from ..pieces.kinds import PieceSampling
 from ._megatron import CORE, sample_interleaved
 
 ENGINE = "verl.workers.engine"

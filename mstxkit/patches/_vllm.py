@@ -7,7 +7,7 @@ vLLM's, by the same names.
 from __future__ import annotations
 
 from ..patching.declare import AROUND, EXTRA, Target, each
-from ..pieces.sampling import PieceSampling
+from ..pieces.kinds import PieceSampling
 from . import _vllm_calls as calls
 
 GENERATE, SYNC = "actor_generate", "weight_sync"

@@ -10,7 +10,7 @@ is one more. FSDP2 counts from 0: `Trainer.global_step`, the finished updates.
 
 from ..patching.declare import Patch, Target, each
 from ..patching.trainer_settings import of_megatron
-from ..pieces.sampling import PieceSampling
+from ..pieces.kinds import PieceSampling
 from ._megatron import CORE as SCHEDULE
 from ._megatron import SCHEDULES
 

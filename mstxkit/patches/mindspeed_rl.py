@@ -9,7 +9,7 @@ adds one to it. `prof_iteration`, upstream's number for its profiler, is 1-based
 """
 
 from ..patching.declare import Patch, Seam, Target, each
-from ..pieces.sampling import PieceSampling
+from ..pieces.kinds import PieceSampling
 from ._megatron import CORE
 from ._mindspeed_rl_ray import DOCKS, TRAINER
 

@@ -8,7 +8,7 @@ model.
 """
 
 from ..patching.declare import EXTRA, Patch, Target, by, each
-from ..pieces.sampling import PieceSampling
+from ..pieces.kinds import PieceSampling
 
 # Who drives an update: ppo_trainer.py:197, 213, 266, 300, 337, 384, 503, 582; samples_generator.py:61, 89;
 # experience_maker.py:113, 238. The asynchronous trainer (ppo_trainer_async.py:100, 202) waits at a lock before

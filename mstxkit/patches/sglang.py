@@ -6,7 +6,7 @@ ranges, none of mstx, and stays as it is.
 """
 
 from ..patching.declare import Patch, Target, each
-from ..pieces.sampling import PieceSampling
+from ..pieces.kinds import PieceSampling
 
 _GENERATE = "actor_generate"
 _SYNC = "weight_sync"

@@ -7,7 +7,7 @@ fetch of its batches, and is the stage `train_step` from its first micro-batch t
 """
 
 from ..patching.declare import AROUND, WRAP, Patch, Target
-from ..pieces.sampling import PieceSampling
+from ..pieces.kinds import PieceSampling
 
 _TRAINER, _CALLS = "transformers.trainer:Trainer", "mstxkit.patches._trainer_calls"
 _UPDATE, _STEP = "mstxkit.patches._trl_update", "trainer.state.global_step"

@@ -14,7 +14,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..patching.declare import AROUND, Patch, Target, each
-from ..pieces.sampling import PieceSampling
+from ..pieces.kinds import PieceSampling
 from .transformers import rest_of_update
 
 _STEP, _BATCHES = "self.state.global_step", {"batches": "num_batches"}

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from typing import Any, Callable, Mapping, Optional, Union
 
 from ..errors import PatchError
-from ..pieces import kinds
-from ..pieces.sampling import PieceSampling
+from ..pieces.kinds import KINDS as _PIECES
+from ..pieces.kinds import PieceSampling
 
 Attributes = Union[Mapping[str, str], Callable[..., Mapping[str, Any]]]
 Step = Union[str, Callable[..., Optional[int]], None]

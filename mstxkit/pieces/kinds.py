@@ -1,8 +1,12 @@
-"""Pieces of a stage: their kinds, and what the calls of a function may be among them. Data only."""
+"""Pieces of a stage: their kinds, what the calls of a function may be among them, and where these cannot be told apart.
+
+Data only.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, fields
+from typing import Mapping
 
 KINDS = ("micro_batch", "mini_batch", "decode_step")
 
@@ -31,3 +35,21 @@ class PieceRole:
     ends_round: bool = False  # pieces across occurrences are counted anew from here on
     ends_round_after: bool = False  # likewise, from the call's end on
     is_round: bool = False  # the site's own stage lasts for the whole round, whether or not pieces are counted
+
+
+@dataclass(frozen=True)
+class PieceSampling(PieceRole):
+    """What a call means for the pieces of its stage, beyond being one (`Target.boundary`, which becomes `per`)."""
+
+    mixes: Mapping[str, str] = field(default_factory=dict)  # kinds that cannot be told apart inside a call, with why
+    mixes_if: str | None = None  # condition (`expressions.py`) under which that is so; None: always
+    ticks: bool = False  # a call is told to the open session all the same: its limits are looked at
+
+    def role(self, boundary: str | None) -> PieceRole:
+        """Of calls that are such a piece, as `boundaries.declare_site` takes it."""
+        return PieceRole(boundary, **{role.name: getattr(self, role.name) for role in fields(PieceRole)[1:]})
+
+    @property
+    def is_watched(self) -> bool:
+        """Must `edges` hear of each call?"""
+        return self.ticks or self.mixes_if is not None or self.role(None) != PieceRole()

@@ -24,8 +24,6 @@ from ..store.values import group_by, small_number, table_of
 from .folder import LIMIT_BYTES, Damage, Folder
 from .processes import BlockRef, Process, Processes
 
-# What is read of a file's end, in the hope that its index is all of it.
-_TAIL_BYTES = 1 << 12
 VARIABLE = "MSTXKIT_READ_BEYOND_BYTES"
 # The most regular ranges, with the same attributes each time, were packed to a fiftieth.
 TIMES = 64
@@ -84,26 +82,12 @@ class _SealedFile:
 
     def contents(self) -> list[_Told]:
         """What it says, oldest first. Raises FormatError: it is no sealed file of a version that is known."""
-        tail = read_part(self._fd, max(0, self._size - _TAIL_BYTES), min(self._size, _TAIL_BYTES))
-        first = tail if len(tail) == self._size else read_part(self._fd, 0, segment.FILE_HEADER_BYTES)
-        segment.check_file_header(first)
-        by_index = self._by_index_at_end(tail)
-        by_heads = self._by_heads() if by_index is None else by_index
+        segment.check_file_header(read_part(self._fd, 0, segment.FILE_HEADER_BYTES))
+        index = block_index.index_at_end(self._fd, self._size)
+        if index is not None:
+            return [self._read_index(index)]
+        by_heads = self._by_heads()  # who goes through the file finds an index that is damaged, and lists it
         return self._whole_blocks() if by_heads is None else by_heads
-
-    def _by_index_at_end(self, tail: bytes) -> list[_Told] | None:
-        size = block_index.size_by_trailer(tail)
-        offset = self._size - size
-        if not size or offset < segment.FILE_HEADER_BYTES:
-            return None
-        data = tail[-size:] if size <= len(tail) else read_part(self._fd, offset, size)
-        head = segment.head_of(data, offset, self._size)
-        if isinstance(head, segment.BlockDamage) or head.kind != segment.INDEX or head.end != self._size:
-            return None
-        try:
-            return [self._read_index(block_index.read_index(data, head))]
-        except FormatError:
-            return None  # whoever goes through the file finds it, and lists it
 
     def _read_index(self, index: block_index.FileIndex) -> _Told:
         return index.meta, [BlockRef(self._name, *entry) for entry in index.entries]

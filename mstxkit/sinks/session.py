@@ -25,35 +25,6 @@ class Calls(NamedTuple):
     begin_stream: Callable[[str, Any, str], Any]
 
 
-def balance_calls(calls: Calls) -> tuple[Calls, dict[Any, str]]:
-    """Wrap a tool's calls; and the ranges that are open in it, token to domain: who is not among these is not ended.
-    A token that is None or 0 says that nothing was begun.
-
-    Hot path: closures, no attribute lookups; dict operations that are atomic, no lock.
-    """
-    tool_begin, tool_end, _, tool_begin_stream = calls
-    open_ranges: dict[Any, str] = {}
-    take = open_ranges.pop
-
-    def begin(message: str, domain: str) -> Any:
-        token = tool_begin(message, domain)
-        if token:
-            open_ranges[token] = domain
-        return token or None
-
-    def begin_stream(message: str, stream: Any, domain: str) -> Any:
-        token = tool_begin_stream(message, stream, domain)
-        if token:
-            open_ranges[token] = domain
-        return token or None
-
-    def end(token: Any, domain: str) -> None:
-        if take(token, None) is not None:
-            tool_end(token, domain)
-
-    return calls._replace(begin=begin, end=end, begin_stream=begin_stream), open_ranges
-
-
 class SinkSession:
     """Sends ranges to a tool, at its `index` in the engine, while it runs. `what`: that it runs, in words."""
 
@@ -86,9 +57,34 @@ class MstxSession(SinkSession):
         self._open_ranges: dict[Any, str] = {}
 
     def start(self, calls: Calls) -> None:
-        """Send ranges through `calls` from now on."""
+        """Send ranges through `calls` from now on, and remember those that are open in the tool, token to domain: what
+        is not among these is not ended. A token that is None or 0 says that nothing was begun.
+
+        Hot path: closures, no attribute lookups; dict operations that are atomic, no lock.
+        """
         cann.give_way(self._framework)
-        self.calls, self._open_ranges = balance_calls(calls)
+        tool_begin, tool_end, _, tool_begin_stream = calls
+        open_ranges: dict[Any, str] = {}
+        take = open_ranges.pop
+
+        def begin(message: str, domain: str) -> Any:
+            token = tool_begin(message, domain)
+            if token:
+                open_ranges[token] = domain
+            return token or None
+
+        def begin_stream(message: str, stream: Any, domain: str) -> Any:
+            token = tool_begin_stream(message, stream, domain)
+            if token:
+                open_ranges[token] = domain
+            return token or None
+
+        def end(token: Any, domain: str) -> None:
+            if take(token, None) is not None:
+                tool_end(token, domain)
+
+        self._open_ranges = open_ranges
+        self.calls = calls._replace(begin=begin, end=end, begin_stream=begin_stream)
         self.send(*self.calls)
 
     def stop(self, *_: object) -> None:

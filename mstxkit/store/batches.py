@@ -140,7 +140,7 @@ class Decoded(NamedTuple):
     damaged_bytes: int  # that are no batch
 
 
-def decode_batches(data: bytes, run_id: str = "") -> Decoded:
+def decode_batches(data: bytes, run_id: str) -> Decoded:
     """The batches in these bytes, whatever else is in them; those of another run ("": any) are damage. Never raises."""
     batches: list[Batch] = []
     end = damaged = 0

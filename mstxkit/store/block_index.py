@@ -12,7 +12,7 @@ import struct
 from typing import Any, Mapping, NamedTuple
 
 from ..errors import FormatError
-from . import segment
+from . import documents, segment
 from .values import list_of, table_of, whole_number
 
 MAGIC = b"MXI1"
@@ -25,6 +25,8 @@ _PLACES = ("kind", "payload_at", "size", "crc")
 _ANCHORS_AT_MOST = 512
 _BLOCKS_BETWEEN, _TIMES_AT_LEAST = 8, 16
 _LIMIT_BYTES = 1 << 24
+# What is read of a file's end, in the hope that its index is all of it.
+_TAIL_BYTES = 1 << 12
 
 
 class IndexEntry(NamedTuple):
@@ -119,6 +121,25 @@ def size_by_trailer(tail: bytes) -> int:
     return int(size) if magic == MAGIC else 0
 
 
+def index_at_end(descriptor: int, size_bytes: int) -> FileIndex | None:
+    """The index with which a sealed file of so many bytes ends; None where none does, and where it is damaged, or
+    compressed by what this Python has not. Raises OSError: it cannot be read.
+    """
+    tail = documents.read_part(descriptor, max(0, size_bytes - _TAIL_BYTES), min(size_bytes, _TAIL_BYTES))
+    size = size_by_trailer(tail)
+    offset = size_bytes - size
+    if not size or offset < segment.FILE_HEADER_BYTES:
+        return None
+    data = tail[-size:] if size <= len(tail) else documents.read_part(descriptor, offset, size)
+    head = segment.head_of(data, offset, size_bytes)
+    if isinstance(head, segment.BlockDamage) or head.kind != segment.INDEX or head.end != size_bytes:
+        return None
+    try:
+        return read_index(data, head)
+    except FormatError:
+        return None
+
+
 class FileIndex(NamedTuple):
     """An index, read: the meta of its process with the clock's anchors, and the blocks that it speaks of."""
 
@@ -143,16 +164,9 @@ def read_index(data: bytes, head: segment.Head) -> FileIndex:
         fields = {name: value for name, value in zip(FIELDS, rest) if value is not None}
         kind, payload_at, size, crc = map(whole_number, (kind, payload_at, size, crc))
         entries.append(IndexEntry(kind, payload_at, size, crc, fields))
-    if len({len(column) for column in listed}) != 1 or not _lie_within(entries, head.offset):
+    # Is each payload behind the one before, and before the index? Then no byte is told twice.
+    ends = [segment.FILE_HEADER_BYTES, *(entry.payload_at + entry.size for entry in entries)]
+    begins = [*(entry.payload_at - segment.BLOCK_HEADER_BYTES for entry in entries), head.offset]
+    if len({len(column) for column in listed}) != 1 or any(begin < end for begin, end in zip(begins, ends)):
         raise FormatError("an index that does not fit its file", head.offset)
     return FileIndex({**meta, "clock": {**table_of(meta.get("clock")), "anchors": anchors}}, entries)
-
-
-def _lie_within(entries: list[IndexEntry], end: int) -> bool:
-    """Is each payload behind the one before, and before the index? Then no byte is told twice."""
-    at = segment.FILE_HEADER_BYTES
-    for entry in entries:
-        if entry.payload_at < at + segment.BLOCK_HEADER_BYTES:
-            return False
-        at = entry.payload_at + entry.size
-    return at <= end

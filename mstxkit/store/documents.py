@@ -354,13 +354,10 @@ def take_lock(path: Path) -> int | None:
     None: somebody else holds it. Raises as `open_lock_file`.
     """
     descriptor = open_lock_file(path)
-    try:
-        fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except (BlockingIOError, PermissionError):
-        os.close(descriptor)
-        return None
-    except OSError:
-        pass
+    with suppress(OSError):
+        if not lock_within(descriptor, fcntl.lockf):
+            os.close(descriptor)
+            return None
     return descriptor
 
 
@@ -381,7 +378,9 @@ def hold_lock(path: Path, within_s: float) -> Iterator[None]:
         raise MstxkitError(f"another thread of this process holds {path} for {within_s:.0f} s")
     try:
         with close_after(open_lock_file(path)) as file:
-            _wait_for(file, path, within_s)
+            with suppress(OSError):  # a file system without locks: who writes looks whether somebody was faster
+                if not lock_within(file, fcntl.lockf, within_s):
+                    raise MstxkitError(f"{path} is locked by another process for {within_s:.0f} s; try again")
             yield
     finally:
         _locking.release()
@@ -393,28 +392,23 @@ def try_lock(path: Path, within_s: float = 0.0) -> Iterator[bool]:
     Raises CaptureError, OSError: as `open_lock_file`.
     """
     with close_after(open_lock_file(path)) as lock:
-        yield _is_had(lock, time.monotonic() + within_s)
+        try:
+            is_alone = lock_within(lock, fcntl.flock, within_s, _ASK_AGAIN_S)
+        except OSError:
+            is_alone = False
+        yield is_alone
 
 
-def _is_had(lock: int, deadline: float) -> bool:
+def lock_within(
+    descriptor: int, lock: Callable[[int, int], object], within_s: float = 0.0, every_s: float = 0.01
+) -> bool:
+    """Is this file locked by `fcntl.lockf` or `fcntl.flock`, within so long? OSError: there are no such locks here."""
+    deadline = time.monotonic() + within_s
     while True:
         try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            lock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             return True
-        except OSError:
+        except (BlockingIOError, PermissionError):
             if time.monotonic() >= deadline:
                 return False
-            time.sleep(_ASK_AGAIN_S)
-
-
-def _wait_for(file: int, path: Path, within_s: float) -> None:
-    deadline = time.monotonic() + within_s
-    while time.monotonic() < deadline:
-        try:
-            fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return
-        except (BlockingIOError, PermissionError):
-            time.sleep(0.01)
-        except OSError:
-            return  # a file system without locks: who writes looks whether somebody was faster
-    raise MstxkitError(f"{path} is locked by another process for {within_s:.0f} s; try again")
+            time.sleep(every_s)

@@ -116,8 +116,8 @@ def read_incidents(run: Path, run_id: str, unusable: list[Unusable] | None = Non
 
 def reports_of(run: Path, name: str, run_id: str) -> dict[str, list[dict[str, Any]]]:
     """What each host has reported on its processes so far, by the name of its file; what is none is left out."""
-    reports = ((file.name, reports_in(file, run_id)) for file in answers_of(run, name))
-    return {file: of_host for file, of_host in reports if of_host is not None}
+    files = answers_of(run, name)
+    return {file.name: reports for file in files if (reports := reports_in(file, run_id)) is not None}
 
 
 def answers_of(run: Path, name: str) -> list[Path]:

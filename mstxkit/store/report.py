@@ -170,7 +170,7 @@ def encode_report(run_id: str, rank: int, role: str, document: Mapping[str, Any]
     return json.dumps(about, default=str).encode()
 
 
-def read_report(file: Path, run_id: str, is_private: bool = False) -> Acknowledgement | None:
+def read_report(file: Path, run_id: str, is_private: bool) -> Acknowledgement | None:
     """The acknowledgement in a file; None where there is none, and of a copy of another rank's file.
     Raises Unusable: it is no acknowledgement of this run.
     """

@@ -10,7 +10,7 @@ import os
 import shutil
 import time
 from pathlib import Path
-from typing import Iterable, NamedTuple
+from typing import NamedTuple
 
 from ..host import folders, identity
 from . import documents, layout
@@ -45,7 +45,8 @@ def make_room(run: Path, run_id: str, limit_bytes: int, root: Path | None = None
         return []
     with documents.hold_lock(run / layout.PROFILES / _LOCK, _WAIT_S):
         every = [kept for session in read_sessions(run, run_id) if (kept := _find_kept(run, session, root)) is not None]
-        _finish_removals(kept for kept in every if kept.session.document.get("removed"))
+        for gone in (kept for kept in every if kept.session.document.get("removed")):
+            _remove_data(gone.path)
         present = [kept for kept in every if not kept.session.document.get("removed")]
         return [_remove_kept(run, kept, limit_bytes) for kept in _too_much(present, limit_bytes)]
 
@@ -93,10 +94,9 @@ def _remove_kept(run: Path, kept: _Kept, limit_bytes: int) -> Removed:
     }  # fmt: skip
     document.update(output=None, stored=None)
     documents.replace_file(run / kept.session.folder / layout.SESSION_FILE, as_text(document))
-    _finish_removals([kept])
+    _remove_data(kept.path)
     return Removed(kept.session.folder, kept.bytes)
 
 
-def _finish_removals(gone: Iterable[_Kept]) -> None:
-    for kept in gone:
-        shutil.rmtree(kept.path) if kept.path.is_dir() else kept.path.unlink(missing_ok=True)
+def _remove_data(path: Path) -> None:
+    shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)

@@ -33,7 +33,6 @@ _WAIT_S, _ASK_S = 600.0, 0.2
 # The run as a whole is looked at by one host, so many periods of a host apart: it is a listing of all files.
 RUN_EVERY = 5
 _AT_ONCE = 512  # files that one look removes
-_TAIL_BYTES = 1 << 12
 
 
 def main() -> None:
@@ -284,9 +283,8 @@ class SealedFile(NamedTuple):
     mtime_ns: int
 
 
-def find_beyond(files: Iterable[SealedFile], limit_bytes: int) -> list[SealedFile]:
+def find_beyond(files: list[SealedFile], limit_bytes: int) -> list[SealedFile]:
     """What is to go so that no more than so many bytes are left, where that can be had; 0: no limit."""
-    files = list(files)
     newest = layout.newest_of_each([file.name for file in files])
     total, chosen = sum(file.bytes for file in files), []
     for file in sorted(files, key=_age_of):
@@ -323,27 +321,13 @@ def records_in(path: Path) -> int:
     try:
         with documents.close_after(documents.open_regular(path)) as descriptor:
             size = os.fstat(descriptor).st_size
-            by_index = _by_index(descriptor, size)
-            return sum(_by_heads(descriptor, size)) if by_index is None else by_index
+            index = block_index.index_at_end(descriptor, size)
+            if index is None:  # heads are never compressed
+                return sum(_by_heads(descriptor, size))
+            entries = (entry for entry in index.entries if entry.kind == segment.RECORDS)
+            return sum(whole_number(entry.fields.get("records")) for entry in entries)
     except (OSError, FormatError):
         return 0
-
-
-def _by_index(descriptor: int, size: int) -> int | None:
-    tail = documents.read_part(descriptor, max(0, size - _TAIL_BYTES), min(size, _TAIL_BYTES))
-    length = block_index.size_by_trailer(tail)
-    offset = size - length
-    if not length or offset < segment.FILE_HEADER_BYTES:
-        return None
-    data = documents.read_part(descriptor, offset, length)
-    head = segment.head_of(data, offset, size)
-    if isinstance(head, segment.BlockDamage) or head.kind != segment.INDEX or head.end != size:
-        return None
-    try:
-        entries = block_index.read_index(data, head).entries
-    except FormatError:
-        return None  # damaged, or compressed by what this Python has not: heads never are
-    return sum(whole_number(entry.fields.get("records")) for entry in entries if entry.kind == segment.RECORDS)
 
 
 def _by_heads(descriptor: int, size: int) -> Iterable[int]:

@@ -73,7 +73,7 @@ def short_text(at_most: int) -> Reader[str]:
     return lambda value: text_of(value)[:at_most]
 
 
-def list_with(read: Reader[Item], at_most: int | None = None) -> Reader[tuple[Item, ...]]:
+def list_with(read: Reader[Item], at_most: int) -> Reader[tuple[Item, ...]]:
     """The items of a list, so many of them, each read so."""
     return lambda value: tuple(map(read, list_of(value)[:at_most]))
 

@@ -28,7 +28,7 @@ _TOKEN_AT_MOST = 200
 _EVERY_ADDRESS = ("0.0.0.0", "::", "")
 
 
-def tell_address(run: Path, address: Address, run_label: str, folders_too: Sequence[str] = ()) -> Iterator[Path]:
+def tell_address(run: Path, address: Address, run_label: str, folders_too: Sequence[str]) -> Iterator[Path]:
     """Leave the entry in the run, and in these folders as `<label>.json`. Gives each file once it is written. Raises:
     OSError, MstxkitError where one cannot be written.
     """

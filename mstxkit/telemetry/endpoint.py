@@ -23,20 +23,27 @@ _CUT_OFF_EVERY_S = 0.5
 _MORE_PORTS = 16
 
 
-class _Server(ThreadingHTTPServer):
-    """Bounded: threads are daemons, and a connection that lasts too long is shut down whatever it does."""
+class Endpoint(ThreadingHTTPServer):
+    """A page at an address, served until `close`. Raises: OSError where it cannot be served there.
+
+    Bounded: threads are daemons, and a connection that lasts too long is shut down whatever it does.
+    """
 
     daemon_threads, block_on_close = True, False
 
     def __init__(self, address: Address, page: Callable[[], bytes], token: str) -> None:
         self.address_family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
-        self.page, self.token, self.is_loopback = page, token, address.is_loopback
+        self.page, self.token = page, token
         self._open: dict[Any, float] = {}
         self._is_over = False
         self._changing = threading.Lock()
         super().__init__((address.host, address.port), _PageRequest)
+        self.address = address._replace(port=self.server_port)
+        self._thread = threading.Thread(target=self._serve, name="mstxkit-metrics", daemon=True)
+        self._thread.start()
 
-    def server_bind(self) -> None:  # http.server's asks a name server for this host's name
+    def server_bind(self) -> None:
+        """As http.server's, which also asks a name server for this host's name."""
         # Else a port that was scraped a minute ago counts as taken. Where somebody listens, Linux refuses it anyhow.
         self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         self.socket.bind(self.server_address)
@@ -44,6 +51,7 @@ class _Server(ThreadingHTTPServer):
         self.server_name, self.server_port = str(self.server_address[0]), int(self.server_address[1])
 
     def verify_request(self, request: Any, client_address: Any) -> bool:
+        """Are there few enough?"""
         with self._changing:
             if len(self._open) >= CONNECTIONS_AT_MOST:
                 return False
@@ -51,12 +59,13 @@ class _Server(ThreadingHTTPServer):
         return True
 
     def shutdown_request(self, request: Any) -> None:
+        """It counts no more."""
         with self._changing:
             self._open.pop(request, None)
         super().shutdown_request(request)
 
-    def serve(self) -> None:
-        """Until `leave_off`. Where nobody is connected it sleeps until somebody is."""
+    def _serve(self) -> None:
+        """Where nobody is connected it sleeps until somebody is."""
         while not self._is_over:
             self.timeout = _CUT_OFF_EVERY_S if self._open else None
             self.handle_request()
@@ -67,18 +76,20 @@ class _Server(ThreadingHTTPServer):
                 with suppress(OSError):
                     request.shutdown(socket.SHUT_RDWR)
 
-    def leave_off(self) -> None:
-        """End `serve` after what it is at; any thread."""
+    def close(self) -> None:
+        """Serve no more; waits for nobody who is being served."""
         self._is_over = True
         with suppress(OSError):
             self.socket.shutdown(socket.SHUT_RDWR)  # wakes who waits for somebody to connect
+        self._thread.join()
+        self.server_close()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        pass  # who has hung up
+        """Nothing: who has hung up."""
 
 
 class _PageRequest(BaseHTTPRequestHandler):
-    server: _Server
+    server: Endpoint
     protocol_version, timeout = "HTTP/1.0", CONNECTION_S
     server_version, sys_version = "mstxkit", ""
 
@@ -103,7 +114,7 @@ class _PageRequest(BaseHTTPRequestHandler):
         # A page in a browser may have a name of its own lead to loopback, 127.evil.example say: it still says that.
         host = self.headers.get("Host", "localhost").lower()
         name = host.rpartition(":")[0] if host.rpartition(":")[2].isdecimal() else host
-        if self.server.is_loopback and not Address(name.strip("[]"), 0).is_loopback:
+        if self.server.address.is_loopback and not Address(name.strip("[]"), 0).is_loopback:
             return 403, b"this is served on loopback only\n"
         if self.path.partition("?")[0] != "/metrics":
             return 404, b"see /metrics\n"
@@ -113,36 +124,20 @@ class _PageRequest(BaseHTTPRequestHandler):
         """Nothing: who scrapes is nobody's news, and headers are nobody's business."""
 
 
-class Endpoint:
-    """A page, served until `close`. Raises: OSError where it cannot be served there on any port.
+def serve_page(asked: Address, page: Callable[[], bytes], token: str) -> Endpoint:
+    """Serve a page there, or, where the port is taken, at one of the next, or at any. OSError: it cannot be served.
 
     Args:
-        asked: Where. If its port is taken, one of the next, or any: `address` is where it really is.
         page: Gives the page; called in the thread of a connection.
         token: That must be shown; "": none.
     """
-
-    def __init__(self, asked: Address, page: Callable[[], bytes], token: str = "") -> None:
-        self._server = _bind_server(asked, page, token)
-        self.address = Address(asked.host, self._server.server_port)
-        self._thread = threading.Thread(target=self._server.serve, name="mstxkit-metrics", daemon=True)
-        self._thread.start()
-
-    def close(self) -> None:
-        """Serve no more; waits for nobody who is being served."""
-        self._server.leave_off()
-        self._thread.join()
-        self._server.server_close()
-
-
-def _bind_server(asked: Address, page: Callable[[], bytes], token: str) -> _Server:
     ports = range(asked.port, min(asked.port + _MORE_PORTS, 1 << 16)) if asked.port else ()
     for port in ports:
         try:
-            return _Server(asked._replace(port=port), page, token)
+            return Endpoint(asked._replace(port=port), page, token)
         except PermissionError:
             break
         except OSError as exc:
             if exc.errno != errno.EADDRINUSE:
                 raise
-    return _Server(asked._replace(port=0), page, token)
+    return Endpoint(asked._replace(port=0), page, token)

@@ -17,11 +17,11 @@ from ..reading import otlp_spans
 from ..reading.otlp_spans import JobSpan
 from ..store import documents, layout
 from ..store.job_file import JobState, RoleFigures
-from ..store.metrics_setting import AUTO, OTLP, PAGE, RAY, TARGETS, TEXTFILE, MetricsSetting, Outlet, of_word
+from ..store.metrics_setting import AUTO, OTLP, PAGE, RAY, TARGETS, TEXTFILE, MetricsSetting, Outlet
 from ..store.report import EscalationNews
 from ..store.verdicts import Verdict
 from . import discovery, samples
-from .endpoint import Endpoint
+from .endpoint import serve_page
 from .otlp import OtlpSender
 from .samples import MetricSample
 
@@ -31,11 +31,6 @@ _TEXTFILE_MODE = 0o644
 _NOTES_AT_MOST = 8
 # Series of Ray's that were ever set: each stays with Ray for the life of the actor.
 _SERIES_EVER_AT_MOST = 4_000
-
-
-def open_outlets(run: Path, run_id: str, word: str, is_in_ray: bool = False) -> Outlets:
-    """Those that a judge was told to have."""
-    return Outlets(run, run_id, of_word(word), is_in_ray)
 
 
 class Outlets:
@@ -143,7 +138,7 @@ class Outlets:
 
     def _serve_page(self, outlet: Outlet) -> None:
         token = "" if outlet.address.is_loopback else discovery.make_token(self._run)
-        endpoint = Endpoint(outlet.address, self._make_text, token)
+        endpoint = serve_page(outlet.address, self._make_text, token)
         self._ends.append(endpoint.close)
         self.served = f"http://{endpoint.address}/metrics"
         self._tells(f"metrics at {self.served}")
@@ -184,7 +179,7 @@ class Textfile:
     `folder` is where the file is, "": in the run. It is never made: who names one has it.
     """
 
-    def __init__(self, run: Path, run_id: str, folder: str = "") -> None:
+    def __init__(self, run: Path, run_id: str, folder: str) -> None:
         self._own = not folder
         name = layout.TEXTFILE if self._own else f"mstxkit-{run_id[:12]}.prom"
         self.path = (run / layout.METRICS if self._own else Path(folder)) / name

@@ -10,8 +10,7 @@ from builders.watched_pieces import watched
 from mstxkit import faults, stage
 from mstxkit.patching import registry
 from mstxkit.pieces import boundaries
-from mstxkit.pieces.kinds import PieceRole
-from mstxkit.pieces.sampling import PieceSampling
+from mstxkit.pieces.kinds import PieceRole, PieceSampling
 from mstxkit.testing import captured
 
 SOURCE = """

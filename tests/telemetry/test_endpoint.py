@@ -12,7 +12,7 @@ import pytest
 
 from mstxkit.store.metrics_setting import Address
 from mstxkit.telemetry import endpoint as module
-from mstxkit.telemetry.endpoint import CONNECTIONS_AT_MOST, Endpoint
+from mstxkit.telemetry.endpoint import CONNECTIONS_AT_MOST, Endpoint, serve_page
 
 PAGE = b"mstxkit_step 1\n"
 Serve = Callable[..., Endpoint]
@@ -23,7 +23,7 @@ def serve() -> Iterator[Serve]:
     opened: list[Endpoint] = []
 
     def begin(port: int = 0, token: str = "", page: bytes = PAGE, host: str = "127.0.0.1") -> Endpoint:
-        opened.append(Endpoint(Address(host, port), lambda: page, token))
+        opened.append(serve_page(Address(host, port), lambda: page, token))
         return opened[-1]
 
     yield begin
