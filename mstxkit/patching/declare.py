@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Callable, Mapping, Optional, Union
 
 from ..errors import PatchError
-from ..pieces.kinds import KINDS as _PIECES
+from ..pieces import kinds
 from ..pieces.kinds import PieceSampling
 
 Attributes = Union[Mapping[str, str], Callable[..., Mapping[str, Any]]]
