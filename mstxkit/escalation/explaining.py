@@ -47,10 +47,6 @@ class Participant(NamedTuple):
     stage: str | None = None
     seen: Age | None = None
 
-    def as_json(self) -> dict[str, Any]:
-        """Plain values."""
-        return {**self._asdict(), "seen": None if self.seen is None else self.seen._asdict()}
-
 
 class Pause(NamedTuple):
     """How long one session holds training up, start and stop together, in seconds, as in so many earlier sessions of
@@ -78,7 +74,7 @@ class Explanation(NamedTuple):
 
     def as_json(self) -> dict[str, Any]:
         """Plain values."""
-        recorders = [recorder.as_json() for recorder in self.recorders]
+        recorders = [{**who._asdict(), "seen": who.seen and who.seen._asdict()} for who in self.recorders]
         return {**self._asdict(), "recorders": recorders, "pause": self.pause._asdict()}
 
 

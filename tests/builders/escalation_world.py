@@ -142,9 +142,7 @@ class Rank:
         self.process += 1
         self.machine = Machine(self.number, self.world.size, self.world.policy)
         if memory:
-            self.machine, actions = Machine.restored(
-                self.number, self.world.size, memory, self.world.now(), self.world.policy
-            )
+            actions = self.machine.restore(memory, self.world.now())
             self.saved = json.dumps(self.machine.memory(self.world.now()))
             for action in actions:
                 self._carry_out(action, None)

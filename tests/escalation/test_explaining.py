@@ -262,10 +262,11 @@ def test_the_step_is_that_of_now_and_how_old_it_is_is_told(run: Path) -> None:
     seen = [Whereabouts(name_host(), os.getpid(), 1, "", "", 31, "actor_generate", 1.0, 1 << 62, Age(2.0, True))]
     request = left(run)
 
-    (who,) = explaining.explain_request(request, fate.read_heard(control(run)), seen=seen).recorders
+    explanation = explaining.explain_request(request, fate.read_heard(control(run)), seen=seen)
+    (who,) = explanation.recorders
 
     assert (who.step, who.stage, who.seen) == (31, "actor_generate", Age(2.0, True))
-    assert who.as_json()["seen"] == {"seconds": 2.0, "is_exact": True}
+    assert explanation.as_json()["recorders"][0]["seen"] == {"seconds": 2.0, "is_exact": True}
 
 
 def test_an_unknown_pause_is_not_called_safe(npus: Path) -> None:

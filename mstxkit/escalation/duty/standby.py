@@ -136,7 +136,8 @@ class Standby:
     @property
     def background(self) -> Background | None:
         """The thread, which ends before a fork and is started again in the parent; None: there is none yet."""
-        return None if self._guard is None else self._guard.watcher.background
+        guard = self._guard
+        return None if guard is None else guard.watcher.background
 
     def forget(self) -> None:
         """In a forked child: what the thread waits on is its parent's, and whoever looks on is forgotten there."""
@@ -163,11 +164,6 @@ class Standby:
         if guard is not None:
             guard.stop(deadline)
         self._look_no_more()
-
-    @property
-    def is_on_duty(self) -> bool:
-        """Does it look into the control folder?"""
-        return self._guard is not None
 
     def doing(self) -> str | None:
         """What is recorded now, in words; None while nothing is."""

@@ -741,7 +741,7 @@ def test_what_is_not_the_memory_of_a_machine_is_no_crash(world: World) -> None:
 
     for memory in damaged:
         with pytest.raises(ConfigError, match="memory"):
-            Machine.restored(0, 1, memory, world.now())
+            Machine(0, 1).restore(memory, world.now())
 
 
 def test_a_rank_that_goes_on_with_an_older_mstxkit_remembers_what_it_has_done(world: World, rank: Rank) -> None:
