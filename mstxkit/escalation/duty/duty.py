@@ -277,7 +277,7 @@ class Duty:
         obstacle = self._beginnings.obstacle(start.id, start.stage)
         if obstacle is not None:
             return obstacle
-        self._light.pause()  # not at PauseLight: a session that is put off takes nothing from it
+        self._light.pause()  # not before: a session that is put off takes nothing from it
         try:
             preset = made_preset(start.preset, start.options).preset
         except ConfigError as exc:

@@ -49,7 +49,7 @@ class SessionMoves:
         self._session = CoveringSession(*session, steps=() if self.step is None else (self.step,))
         task.state, task.reason = RUNNING, ""
         order = request.id, inside.stage, self.step, request.preset, request.options, seconds, limits.bytes
-        self._out += [moves.PauseLight(), moves.StartSession(*order)]
+        self._out.append(moves.StartSession(*order))
 
     def _cover_steps(self, event: moves.Event, now: Now) -> None:
         """A session of whole steps begins with what the thread that trains says first in one of them: the one that
