@@ -231,10 +231,8 @@ def _near_timeout(
         return None, f"{waits}; how long the stop takes is unknown{bound}"
     lengths_ns = [whole_number(s.get("end_ns")) - whole_number(s.get("start_ns")) for s in sessions
                   if s.get("stage") in request.stages and whole_number(s.get("end_ns"))]  # fmt: skip
-    near_s, length_s = hccl.NEAR_RATIO * patience.seconds, max([0, *lengths_ns]) / NS
-    nearing = [
-        what for what, took_s in (("pause", pause_s), ("length of a session", length_s)) if took_s > near_s
-    ]  # fmt: skip
+    took_s = {"pause": pause_s, "length of a session": max([0, *lengths_ns]) / NS}
+    nearing = [what for what, seconds in took_s.items() if seconds > hccl.NEAR_RATIO * patience.seconds]
     verdict = f"the {' and the '.join(nearing)} COMES NEAR THAT" if nearing else "the pause is far from it"
     return bool(nearing), f"{waits}: {verdict}{bound}"
 

@@ -143,7 +143,7 @@ class Watchman:
             is_mine = call.by == self._place
             if is_mine and incident is None:
                 continue
-            reports, told, stuck = self._folders.own_reports(call.name), set[Place](), dict[Place, int]()
+            reports, inside, stuck = self._folders.own_reports(call.name), set[Place](), dict[Place, int]()
             for report in reports:
                 name = text_of(report.get("process"))
                 raised[name] = max(raised.get(name, 0), whole_number(report.get("raised")))
@@ -151,11 +151,11 @@ class Watchman:
                     gone.add(name)
                 for range_ in map(table_of, list_of(report.get("inside"))):
                     place = name, whole_number(range_.get("track")), whole_number(range_.get("start"))
-                    told.add(place)
+                    inside.add(place)
                     if range_.get("is_stuck") is True:
                         stuck[place] = whole_number(range_.get("quiet_ns"))
             is_over = incident is not None and incident.over_ns > 0
-            self._told[call.name] = told if not is_over and tells_of_all(call, self._place, reports) else set()
+            self._told[call.name] = inside if not is_over and tells_of_all(call, self._place, reports) else set()
             self._stuck[call.name] = stuck
             if is_mine and incident is not None and incident.kind == HANG:
                 self._unsaid.append(incident)

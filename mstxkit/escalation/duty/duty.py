@@ -42,7 +42,6 @@ from .caretaker import Caretaker
 from .inbox import Inbox
 from .light import LightOnDuty
 from .mailbox import AckNumber
-from .post import Post
 from .sentry import Sentry
 from .settings import DutySettings, policy_of
 
@@ -55,17 +54,15 @@ _KEPT = (moves.RequestReceived, moves.CancelReceived, moves.Commit, moves.Drop)
 
 class Duty:
     """A rank's machine with its mailbox and its session, from `start` to `stop`.
-    `session`: the process's only session; default: a new one. `origin`: the step in which this process first entered a
-    stage, where somebody saw that; None: not yet. `sentry`: who has stood by until now; default: a new one, with this
-    post and these settings. Raises ConfigError: the schedule of light capture is none.
+    `sentry`: who has stood by until now, and is taken over. `session`: the process's only session; default: a new one.
+    `origin`: the step in which this process first entered a stage, where somebody saw that; None: not yet. Raises
+    ConfigError: the schedule of light capture is none.
     """
 
     def __init__(
-        self, post: Post, settings: DutySettings, session: OneSession | None = None, origin: int | None = None,
-        sentry: Sentry | None = None,
+        self, sentry: Sentry, settings: DutySettings, session: OneSession | None = None, origin: int | None = None
     ) -> None:  # fmt: skip
-        self.post = post
-        sentry = Sentry(post, settings) if sentry is None else sentry
+        self.post = post = sentry.post
         self._sentry, self.watcher = sentry, sentry.watcher
         self._control, self._mailbox = sentry.control, sentry.mailbox
         self._session = OneSession() if session is None else session

@@ -115,7 +115,7 @@ class Standby:
         from . import duty
 
         origin = self._origin if self._origin is not None or self._first_step is None else self._first_step.origin
-        guard = duty.Duty(sentry.post, self._settings, origin=origin, sentry=sentry)
+        guard = duty.Duty(sentry, self._settings, origin=origin)
         if self._settings.planned:
             guard.look()
         if self._first_step is not None:

@@ -126,10 +126,10 @@ class Agreement:
 
     def _decide(self, matter: _Matter, step: int | None, step_ns: int | None, now: Now) -> Commit | Drop | None:
         """The step of one that is undecided, or why it gets none; None: it goes on waiting."""
-        id, said = matter.request.id, [matter.reports[rank] for rank in matter.ranks if rank in matter.reports]
-        for report in said:
-            if report.has_ended:
-                return Drop(id, f"rank {report.rank} is out: {report.reason}")
+        id = matter.request.id
+        for rank in matter.ranks:
+            if rank in matter.reports and matter.reports[rank].has_ended:
+                return Drop(id, f"rank {rank} is out: {matter.reports[rank].reason}")
         if len(matter.ready) < len(matter.ranks):
             why = "" if matter.since_ns is None else self._too_late(matter, (now.mono_ns - matter.since_ns) / NS)
             return Drop(id, why) if why else None
