@@ -13,16 +13,15 @@ from __future__ import annotations
 from typing import Any, Callable, Mapping
 
 from ...errors import ConfigError
-from ...store.hccl import Patience
 from ...store.limits import Policy
-from ...store.report import ARMED, CANCELLED, DONE, EXPIRED, FAILED, QUEUED, REFUSED, Report, StepPace
+from ...store.report import ARMED, CANCELLED, DONE, EXPIRED, FAILED, QUEUED, REFUSED, Report
 from ...store.request import WHOLE_STEPS, Request
 from . import moves
 from .agreement import Agreement, choose_agreeing, choose_lead, needs_agreement
 from .moves import NS, Now
 from .plans import Placing
 from .sessions import SessionMoves
-from .task import CoveringSession, Ledger, Occurrence, Spending, Task, life_ns, remembered_request
+from .task import Ledger, Occurrence, Task, life_ns, remembered_request
 
 
 class Machine(SessionMoves):
@@ -31,16 +30,10 @@ class Machine(SessionMoves):
     """
 
     def __init__(self, rank: int, world_size: int, policy: Policy | None = None, agrees: bool = True) -> None:
+        super().__init__(Policy() if policy is None else policy)
         self.rank, self.world_size = rank, world_size
-        self.policy = Policy() if policy is None else policy
-        self.pace = StepPace()
-        self._steps_by: int | None = None  # the thread that has said a step last; None: none has
         self._agreement = Agreement(rank, self.policy, agrees)
-        self._spending = Spending(self.policy)
         self._tasks: dict[str, Task] = {}  # in order of arrival
-        self._active: Task | None = None
-        self._occurrence: Occurrence | None = None
-        self._session: CoveringSession | None = None
         self._cool_until_ns = 0  # monotonic clock
         self._ledger = Ledger()
         self.placing = Placing(is_own=rank == 0)
@@ -48,8 +41,6 @@ class Machine(SessionMoves):
         self._process_ends = False
         self._theirs: tuple[tuple[str, int], ...] = ()
         self.elsewhere = frozenset[str]()  # stages that other processes of this rank enter, and this one never has
-        self.patience: Patience | None = None  # of the other ranks, as its owner says; None: nobody waits, or for ever
-        self._out: list[moves.Action] = []
         self._is_handling = False
 
     @property

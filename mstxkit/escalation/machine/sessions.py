@@ -19,15 +19,15 @@ COMPLETE = "its stage or sample is complete"
 class SessionMoves:
     """The part of `Machine` that is about sessions."""
 
-    policy: Policy
-    pace: StepPace
-    _steps_by: int | None
-    patience: Patience | None
-    _active: Task | None
-    _occurrence: Occurrence | None
-    _session: CoveringSession | None
-    _spending: Spending
-    _out: list[moves.Action]
+    def __init__(self, policy: Policy) -> None:
+        self.policy, self.pace = policy, StepPace()
+        self.patience: Patience | None = None  # of the other ranks, as its owner says; None: nobody waits, or for ever
+        self._steps_by: int | None = None  # the thread that has said a step last; None: none has
+        self._active: Task | None = None
+        self._occurrence: Occurrence | None = None
+        self._session: CoveringSession | None = None
+        self._spending = Spending(policy)
+        self._out: list[moves.Action] = []
 
     @property
     def step(self) -> int | None:
