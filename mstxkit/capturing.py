@@ -180,7 +180,7 @@ def _take_recorder(recorder: Any, is_forked: bool = False) -> None:
         recorder.sealer.each_tick.append(partial(rings.ask, "tell_calls"))
         recorder.sealer.start_others = _resume_others
         recorder.sealer.each_quiet_look = partial(keeper.ask, "consider")
-        recorder.sealer.is_looked_for = lambda: standby.is_on_duty
+        recorder.sealer.is_looked_for = lambda: standby.background is not None
         standby.each_look = partial(faults.tell_hooks, [partial(keeper.ask, "look"), recorder.sealer.tick_too])
 
         def consider_all() -> int:

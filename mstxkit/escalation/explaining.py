@@ -24,6 +24,7 @@ from .machine.moves import COOLDOWN, NS
 
 MB = 10**6
 _FEW = 8
+_POLICY = Policy()  # a run may have another one, which none of its ranks says
 _UNKNOWN_PAUSE = (
     "unknown: this run has had no such session. The profiler's own code takes milliseconds; at the stop the device is "
     "waited for and data are written, which nobody has measured here. Allow for seconds, for tens of them with deep"
@@ -46,10 +47,6 @@ class Participant(NamedTuple):
     hindrance: str  # why it cannot record, or not yet; empty where nothing is known to hinder it
     stage: str | None = None
     seen: Age | None = None
-
-    def as_json(self) -> dict[str, Any]:
-        """Plain values."""
-        return {**self._asdict(), "seen": None if self.seen is None else self.seen._asdict()}
 
 
 class Pause(NamedTuple):
@@ -78,22 +75,20 @@ class Explanation(NamedTuple):
 
     def as_json(self) -> dict[str, Any]:
         """Plain values."""
-        recorders = [recorder.as_json() for recorder in self.recorders]
+        recorders = [{**who._asdict(), "seen": who.seen and who.seen._asdict()} for who in self.recorders]
         return {**self._asdict(), "recorders": recorders, "pause": self.pause._asdict()}
 
 
 def explain_request(
     request: Request, heard: Sequence[Heard], suspects: Sequence[int] = (), *, others: Sequence[Progress] = (),
     sessions: Sequence[Mapping[str, Any]] = (), environment: Mapping[str, str] | None = None,
-    policy: Policy | None = None, seen: Sequence[Whereabouts] = (),
+    seen: Sequence[Whereabouts] = (),
 ) -> Explanation:  # fmt: skip
     """What a request, checked against the run, would do in it.
     `heard`: what its processes said last. `suspects`: whom "suspect+peer" stands for. `others`: the requests that the
     run has had. `sessions`: earlier sessions, as their session.json has them. `environment`: where HCCL's time-outs may
-    be set, for ranks that do not say their own. `policy`: the run's; default: the default one. `seen`: where its
-    processes are, as their keepers say.
+    be set, for ranks that do not say their own. `seen`: where its processes are, as their keepers say.
     """
-    policy = policy or Policy()
     ranks = request.ranks_in(world_size(heard), tuple(suspects))
     places = by_process(seen)
     recorders = tuple(_find_recorder(request, rank, heard, places) for rank in ranks)
@@ -104,10 +99,10 @@ def explain_request(
     depth = presets.made_preset(request.preset, request.options)
     recorded = [session for session in sessions if session.get("state") == "recorded" and request.preset is not None]
     alike = [session for session in recorded if session.get("preset") == depth.preset.name]
-    pause, when = _find_pause(alike), tuple(_explain_when(request, recorders, ahead, heard, policy))
+    pause, when = _find_pause(alike), tuple(_explain_when(request, recorders, ahead, heard))
     total_mb, size = _estimate_size(request, recorders, alike, depth.preset)
     backends = {recorder.backend for recorder in recorders} - {None}
-    nears, timeout = _near_timeout(request, backends, heard, alike, pause.longest_s, environment or {}, policy)
+    nears, timeout = _near_timeout(request, backends, heard, alike, pause.longest_s, environment or {})
     return Explanation(recorders, when, ahead, depth.described(), pause, total_mb, size, nears, timeout)
 
 
@@ -140,12 +135,12 @@ def _runs_stage(process: Heard, request: Request) -> bool:
 
 
 def _explain_when(
-    request: Request, recorders: Sequence[Participant], ahead: Sequence[str], heard: Sequence[Heard], policy: Policy
+    request: Request, recorders: Sequence[Participant], ahead: Sequence[str], heard: Sequence[Heard]
 ) -> Iterator[str]:
     stage, steps = " or ".join(request.stages), request.steps or 1
     window = "that step" if steps == 1 else f"{steps} steps in a row"
     if needs_agreement(request, recorders):
-        yield _explain_agreement(recorders, heard, policy)
+        yield _explain_agreement(recorders, heard)
     elif request.occurrences is not None:
         yield f"each rank by itself: its next {_count_times(request.occurrences, 'entry', 'entries')} of {stage}"
     else:
@@ -156,21 +151,22 @@ def _explain_when(
     if ahead:
         yield f"after {_count_times(len(ahead), 'request', 'requests')} before it: {', '.join(ahead[:_FEW])}"
     if ahead or any(recorder.phase == COOLDOWN for recorder in recorders):
-        yield f"{policy.cooldown_s:g} s after the last session on its ranks, or what capture() was given as cooldown_s"
+        cools_s = _POLICY.cooldown_s
+        yield f"{cools_s:g} s after the last session on its ranks, or what capture() was given as cooldown_s"
 
 
-def _explain_agreement(recorders: Sequence[Participant], heard: Sequence[Heard], policy: Policy) -> str:
+def _explain_agreement(recorders: Sequence[Participant], heard: Sequence[Heard]) -> str:
     together = f"at a step on which all of its {len(recorders)} ranks agree"
     steps = [recorder.step for recorder in recorders if recorder.step is not None]
     if len(steps) < len(recorders):
         return f"{together}; where a rank counts no steps it expires: ask for occurrences instead"
     who = choose_agreeing([recorder.rank for recorder in recorders])
     step_ns = next(filter(None, (process.standing.step_ns for process in heard if process.rank == who)), None)
-    ahead = choose_lead(policy, step_ns)
+    ahead = choose_lead(_POLICY, step_ns)
     soon = f", {ahead * step_ns / NS:.2g} s from now" if step_ns else ""
     return (
         f"{together}, at least {ahead} ahead of the farthest: step {max(steps) + ahead} or later{soon}; without "
-        f"agreement within {policy.agreement_s:g} s it expires"
+        f"agreement within {_POLICY.agreement_s:g} s it expires"
     )
 
 
@@ -214,7 +210,7 @@ def _estimate_size(
 
 def _near_timeout(
     request: Request, backends: Collection[str | None], heard: Sequence[Heard], sessions: Sequence[Mapping[str, Any]],
-    pause_s: float | None, shell: Mapping[str, str], policy: Policy,
+    pause_s: float | None, shell: Mapping[str, str],
 ) -> tuple[bool | None, str]:  # fmt: skip
     """Does a session come near the time-out of those who wait, and the same as a sentence.
     `backends`: the profilers of the ranks that record. `heard`: what all processes said: of those that wait, the one
@@ -230,22 +226,20 @@ def _near_timeout(
     if patience.seconds == math.inf:
         return False, f"collectives wait for ever: {patience.source}"
     waits = f"other ranks wait in collectives meanwhile, {patience.seconds:g} s at most ({patience.source}) and {first}"
-    bound = _explain_bound(request, patience, policy)
+    bound = _explain_bound(request, patience)
     if pause_s is None:
         return None, f"{waits}; how long the stop takes is unknown{bound}"
     lengths_ns = [whole_number(s.get("end_ns")) - whole_number(s.get("start_ns")) for s in sessions
                   if s.get("stage") in request.stages and whole_number(s.get("end_ns"))]  # fmt: skip
-    near_s, length_s = hccl.NEAR_RATIO * patience.seconds, max([0, *lengths_ns]) / NS
-    nearing = [
-        what for what, took_s in (("pause", pause_s), ("length of a session", length_s)) if took_s > near_s
-    ]  # fmt: skip
+    took_s = {"pause": pause_s, "length of a session": max([0, *lengths_ns]) / NS}
+    nearing = [what for what, seconds in took_s.items() if seconds > hccl.NEAR_RATIO * patience.seconds]
     verdict = f"the {' and the '.join(nearing)} COMES NEAR THAT" if nearing else "the pause is far from it"
     return bool(nearing), f"{waits}: {verdict}{bound}"
 
 
-def _explain_bound(request: Request, patience: hccl.Patience, policy: Policy) -> str:
+def _explain_bound(request: Request, patience: hccl.Patience) -> str:
     """What the ranks do about it by themselves."""
-    session_s, bound_s = request.limits.seconds_within(policy.session_s), patience.bound_s(request.preset)
+    session_s, bound_s = request.limits.seconds_within(_POLICY.session_s), patience.bound_s(request.preset)
     if not request.force and patience.refusal(request.preset):
         return "; without --force a rank where start and stop took so long refuses it"
     if session_s <= bound_s:

@@ -182,7 +182,7 @@ def is_stuck(report: Report) -> bool:
     """Is a range of it stuck, or is it gone inside of one? Compilers may take as long as they work."""
     if report.get("gone_ns") or (report.get("compiles") is True and report.get("works") is True):
         return bool(report.get("gone_ns"))
-    return any(table_of(range_).get("is_stuck") is True for range_ in _ranges_inside(report))
+    return any(range_.get("is_stuck") is True for range_ in _ranges_inside(report))
 
 
 def goes_on(report: Report, hang_s: float) -> bool:
@@ -265,13 +265,14 @@ def first_missing(reports: Iterable[Report]) -> Missing | None:
             continue
         for entry in map(table_of, list_of(report.get("entered"))):
             groups.setdefault(whole_number(entry.get("group")), {})[rank] = entry
-    missing = [(when, at) for group, entries in groups.items() for when, at in _missing_of(group, entries, unread)]
-    return min(missing, key=lambda pair: pair[0])[1] if missing else None
+    missing = filter(None, (_missing_of(group, entries, unread) for group, entries in groups.items()))
+    return min(missing, key=lambda pair: pair[0], default=(0, None))[1]
 
 
 def _missing_of(
     group: int, entries: Mapping[int, Mapping[str, Any]], unread: Collection[int]
-) -> Iterable[tuple[int, Missing]]:
+) -> tuple[int, Missing] | None:
+    """And when the first of those entered it that did."""
     sequences = {rank: whole_number(entry.get("sequence")) for rank, entry in entries.items()}
     members = set(ranks_in(next(iter(entries.values())).get("ranks"))) or set(entries)
     least = min(sequences.values())
@@ -281,11 +282,11 @@ def _missing_of(
     number = min((sequence for sequence in sequences.values() if sequence > least), default=0)
     entered = sorted(rank for rank, sequence in sequences.items() if sequence >= number)
     if not number or not behind or not entered:
-        return
+        return None
     entry = min((entries[rank] for rank in entered), key=lambda entry: whole_number(entry.get("sequence")))
     name, operation = text_of(entry.get("name")), text_of(entry.get("operation"))
     when_ns = min(whole_number(entries[rank].get("entered_ns")) for rank in entered)
-    yield when_ns, Missing(group, name, operation, number, tuple(entered), tuple(sorted(behind)))
+    return when_ns, Missing(group, name, operation, number, tuple(entered), tuple(sorted(behind)))
 
 
 def groups_of(reports: Iterable[Report]) -> list[tuple[tuple[str, ...], list[Report]]]:
@@ -297,18 +298,20 @@ def groups_of(reports: Iterable[Report]) -> list[tuple[tuple[str, ...], list[Rep
 
 
 def _place_of(report: Report) -> tuple[str, ...]:
-    stack = waiting.find_shared(ThreadStack.read(table_of(report.get("thread"))).frames)
+    """Its stage, and its stack without lines, in which a loop may differ: functions and files, innermost first."""
+    frames = ThreadStack.read(table_of(report.get("thread"))).frames
+    stack = (f"{frame.function} ({frame.file.rpartition('/')[2]})" for frame in frames)
     return text_of(find_innermost(report).get("stage")), *stack
 
 
 def since_ns(report: Report) -> int:
     """When it entered the innermost range that is stuck, else the innermost one; 0: it is in none."""
-    return whole_number(table_of(find_innermost(report)).get("since_ns"))
+    return whole_number(find_innermost(report).get("since_ns"))
 
 
 def find_innermost(report: Report) -> Mapping[str, Any]:
     """The innermost of its ranges that are stuck, else of those that it is inside of; {}: of none."""
-    inside = [table_of(range_) for range_ in _ranges_inside(report)]
+    inside = _ranges_inside(report)
     at = [range_ for range_ in inside if range_.get("is_stuck") is True] or inside
     # A stage and the first range in it begin as good as at once.
     depths = [(whole_number(range_.get("since_ns")) // 100_000, count_of(range_.get("depth"))) for range_ in at]
@@ -354,8 +357,8 @@ def _list_ranks(ranks: Iterable[int]) -> str:
     return ",".join(pieces[:_PIECES_AT_MOST]) + ",..." * (len(pieces) > _PIECES_AT_MOST) or f"{len(set(ranks))} ranks"
 
 
-def _ranges_inside(report: Report) -> list[Any]:
-    return list_of(report.get("inside"))
+def _ranges_inside(report: Report) -> list[Mapping[str, Any]]:
+    return [table_of(range_) for range_ in list_of(report.get("inside"))]
 
 
 def is_debugged(report: Report) -> bool:

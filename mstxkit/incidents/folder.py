@@ -21,7 +21,6 @@ from ..store.values import list_of, table_of, text_of, whole_number
 from ..store.whereabouts import Whereabouts
 from . import page
 from .deciding import Report
-from .looking import Place
 
 _LOCKED_WITHIN_S = 2.0
 _QUIET_AT_MOST_NS = 600 * 10**9
@@ -125,10 +124,6 @@ class IncidentFolders:
             return None
         return Call(name, fields["kind"], whole_number(fields.get("opened_ns")), text_of(fields.get("by")))
 
-    def calls(self) -> list[Call]:
-        """All that are there, oldest first."""
-        return [call for call in map(self.call, incidents.list_names(self._run)) if call is not None]
-
     def concluded(self, name: str) -> Incident | None:
         """What an incident came to; None while it is open, and where that cannot be read."""
         try:
@@ -146,9 +141,10 @@ class IncidentFolders:
         about = {"host": self.place, "written_ns": time.time_ns(), "processes": list(reports)}
         documents.replace_file(self._answer_of(name), documents.encode_document(self._run_id, about))
 
-    def reports(self, name: str) -> dict[str, list[dict[str, Any]]]:
-        """What each host has reported so far, by its file."""
-        return incidents.reports_of(self._run, name, self._run_id)
+    def reports(self, name: str) -> list[dict[str, Any]]:
+        """What all hosts have reported so far."""
+        by_file = incidents.reports_of(self._run, name, self._run_id)
+        return [report for of_host in by_file.values() for report in of_host]
 
     def answers(self, name: str) -> int:
         """How many hosts have reported so far. *Cost*: of 1,000 hosts the reports take seconds to be read."""
@@ -239,50 +235,6 @@ def ask_hosts(run: Path) -> None:
     """Ask all hosts of a run for an incident now. Raises OSError, CaptureError: it cannot be asked for."""
     folders.make_folder(run / layout.INCIDENTS)
     documents.replace_file(run / layout.INCIDENTS / layout.INCIDENT_ASKED, b"")
-
-
-class ToldBefore(NamedTuple):
-    """By incident, but what was raised: by process."""
-
-    # The ranges of this host's processes that need not be told of any more. An incident that it opened itself and
-    # did not conclude is none of these: it is still to be told.
-    inside: dict[str, set[Place]]
-    stuck: dict[str, dict[Place, int]]  # those that were stuck, with CLOCK_MONOTONIC of the last that went on in each
-    hangs: dict[str, Incident]  # those that this host has told of, over or not
-    raised: dict[str, int]  # how many exceptions that nobody caught
-    gone: set[str]  # who was gone, by process
-    open: Call | None = None  # the newest, where nobody has concluded it yet
-
-
-def told_before(folders: IncidentFolders) -> ToldBefore:
-    """Of all incidents that are there. Reads the call, the conclusion and this host's answer of each."""
-    before = ToldBefore({}, {}, {}, {}, set())
-    for call in folders.calls():
-        incident = folders.concluded(call.name)
-        before = before._replace(open=call if incident is None else None)
-        if call.by == folders.place and incident is None:
-            continue
-        reports = folders.own_reports(call.name)
-        is_over = incident is not None and incident.over_ns > 0
-        of_each = ((text_of(report.get("process")), list_of(report.get("inside"))) for report in reports)
-        places: dict[Place, Report] = {
-            (process, whole_number(range_.get("track")), whole_number(range_.get("start"))): range_
-            for process, inside in of_each for range_ in map(table_of, inside)
-        }  # fmt: skip
-        tells = not is_over and tells_of_all(call, folders.place, reports)
-        before.inside[call.name] = set(places) if tells else set()
-        before.stuck[call.name] = {
-            place: whole_number(range_.get("quiet_ns"))
-            for place, range_ in places.items()
-            if range_.get("is_stuck") is True
-        }
-        if call.by == folders.place and incident is not None and incident.kind == HANG:
-            before.hangs[call.name] = incident
-        for report in reports:
-            name = text_of(report.get("process"))
-            before.raised[name] = max(before.raised.get(name, 0), whole_number(report.get("raised")))
-            before.gone.update({name} if report.get("gone_ns") else ())
-    return before
 
 
 def tells_of_all(call: Call, place: str, reports: Sequence[Report]) -> bool:

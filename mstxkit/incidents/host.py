@@ -27,7 +27,7 @@ from .deciding import Cause
 from .dying import Death, Dying
 from .kernel import Effort
 from .looking import Place, RangeInside, WatchedProcess
-from .reports import Facts, JudgedRange, make_report, tell_who, wall_ns
+from .reports import JudgedRange, make_report, tell_who, wall_ns
 
 _NS = 10**9
 # Seconds between two looks at most, where somebody is quiet; all the others have just done something: twice as many.
@@ -185,10 +185,10 @@ class WatchedHost:
 
     def _make_report(self, process: WatchedProcess, answer: Answer) -> dict[str, Any] | None:
         quiet_s = (time.monotonic_ns() - process.moved_ns) / _NS
-        facts = Facts(self._judged.get(process.name, []), self._works(process.name), quiet_s)
+        judged, works = self._judged.get(process.name, []), self._works(process.name)
         try:
             process.learn_who()
-            return make_report(process, self._folder, facts, answer)
+            return make_report(process, self._folder, answer, judged, works=works, quiet_s=quiet_s)
         except (OSError, FormatError):
             return None  # it has just ended
 
@@ -365,12 +365,12 @@ class WatchedHost:
 
     def _of_death(self, death: Death) -> dict[str, Any]:
         process = death.process
-        judged = self._judged.get(process.name, [])
-        facts = Facts(judged, gone_ns=wall_ns(death.gone_ns), signal=death.signal)
+        judged, gone_ns = self._judged.get(process.name, []), wall_ns(death.gone_ns)
         try:
-            made = make_report(process, self._folder, facts, Answer("", process.last_words().threads))
+            answer = Answer("", process.last_words().threads)
+            made = make_report(process, self._folder, answer, judged, gone_ns=gone_ns, signal=death.signal)
         except (OSError, FormatError):
-            made = {**tell_who(process.name, process.who), "state": "gone", "gone_ns": facts.gone_ns}
+            made = {**tell_who(process.name, process.who), "state": "gone", "gone_ns": gone_ns}
         return {**made, "oom_kills": max(0, death.oom_kills), "exit_status": process.exit_status()}
 
 

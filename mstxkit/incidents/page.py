@@ -62,9 +62,8 @@ def _tell_cause(incident: Incident, details: Mapping[str, Any]) -> Iterator[str]
     for range_ in map(table_of, list_of(details.get("inside"))):
         stage, step = text_of(range_.get("stage")), step_number(range_.get("step"))
         about = f"stage {stage}, " * bool(stage) + (f"step {step}, " if step is not None else "")
-        limit = (
-            f"; stuck after {finite_number(range_.get('limit_s')) or 0:.0f} s" if range_.get("is_stuck") is True else ""
-        )
+        limit_s = finite_number(range_.get("limit_s")) or 0
+        limit = f"; stuck after {limit_s:.0f} s" if range_.get("is_stuck") is True else ""
         since = _show_time(whole_number(range_.get("since_ns")))
         yield f"  inside  {text_of(range_.get('name'))}: {about}since {since}{limit}"
     yield from _tell_stack(list_of(details.get("stack")), _CALLS_SHOWN)

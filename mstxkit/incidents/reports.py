@@ -44,35 +44,32 @@ class JudgedRange(NamedTuple):
     patience_s: float = 0.0
 
 
-class Facts(NamedTuple):
-    """What the host's watchman has seen of a process over time."""
-
-    judged: Sequence[JudgedRange] = ()  # what it is inside of, outermost first on each track
-    works: bool = False  # do CPU or disk work for it?
-    quiet_s: float = 0.0  # since anything in it has ended or begun
-    gone_ns: int = 0  # when it was gone, wall clock; 0 while it lives
-    signal: int = 0  # that has ended it; 0: none, or not known
-
-
-def make_report(process: WatchedProcess, folder: Path, facts: Facts, answer: Answer) -> dict[str, Any]:
-    """Plain values, within the process's share of what all may take. `folder`: of the live files."""
+def make_report(
+    process: WatchedProcess, folder: Path, answer: Answer, judged: Sequence[JudgedRange], *, works: bool = False,
+    quiet_s: float = 0.0, gone_ns: int = 0, signal: int = 0,
+) -> dict[str, Any]:  # fmt: skip
+    """Plain values, within the process's share of what all may take. `folder`: of the live files.
+    `judged`: what it is inside of, outermost first on each track. `works`: do CPU or disk work for it? `quiet_s`: since
+    anything in it has ended or begun. `gone_ns`: when it was gone, wall clock; 0 while it lives. `signal`: that has
+    ended it; 0: none, or not known.
+    """
     ours = [thread.tid for thread in answer.threads if thread.name.startswith(_OURS)]  # they wait for the run's disk
-    state = "gone" if facts.gone_ns else kernel.state_of(process.pid, ours) if process.pid else ""
-    stuck = next((judged for judged in reversed(facts.judged) if judged.is_stuck), None)
+    state = "gone" if gone_ns else kernel.state_of(process.pid, ours) if process.pid else ""
+    stuck = next((at for at in reversed(judged) if at.is_stuck), None)
     by_tid = {thread.tid: thread for thread in answer.threads if thread.tid}
     mine = by_tid.get(process.pid) or next((thread for thread in answer.threads if thread.name == "MainThread"), None)
     mine = mine if stuck is None else by_tid.get(stuck.range.slot.thread, mine)
     theirs = [thread for thread in answer.threads if not thread.name.startswith(_OURS)]
     words, beat_ns = process.last_words(), process.heartbeat_ns
     made = {
-        **tell_who(process.name, process.who), "state": state, "works": facts.works,
-        "quiet_s": round(facts.quiet_s, 3),
+        **tell_who(process.name, process.who), "state": state, "works": works,
+        "quiet_s": round(quiet_s, 3),
         "tracer": kernel.find_tracer(process.pid) if process.pid else 0,
         "silent_s": round((time.monotonic_ns() - beat_ns) / _NS, 3) if beat_ns else 0.0,
-        "gone_ns": facts.gone_ns, "signal": facts.signal,
+        "gone_ns": gone_ns, "signal": signal,
         "fatal": words.fatal, "exceptions": [dict(exception) for exception in words.exceptions[-4:]],
         "raised": len(words.exceptions),
-        "inside": [_describe_range(judged) for judged in facts.judged[-_OPEN_AT_MOST:]] or _raised_in(process, words),
+        "inside": [_describe_range(at) for at in judged[-_OPEN_AT_MOST:]] or _raised_in(process, words),
         "stacks_by": answer.by, "has_gil": answer.has_gil, "has_ring": answer.has_ring,
         "is_late": not answer.threads and (not process.pid or bool(kernel.running_threads(process.pid))),
         "waits": waiting.of_stack(mine.frames) if mine is not None else "",
@@ -81,7 +78,7 @@ def make_report(process: WatchedProcess, folder: Path, facts: Facts, answer: Ans
         "thread": mine.as_json() if mine is not None else None,
         "is_debugged": any(waiting.of_stack(thread.frames) == waiting.DEBUGGER for thread in answer.threads),
         "threads": [thread.as_json() for thread in theirs[:_THREADS_SHOWN]],
-        "kernel": kernel.list_threads(process.pid)[:_THREADS_SHOWN] if process.pid and not facts.gone_ns else [],
+        "kernel": kernel.list_threads(process.pid)[:_THREADS_SHOWN] if process.pid and not gone_ns else [],
         "last": _last_ended(process), **of_collectives(folder, process.name),
     }  # fmt: skip
     return fit_report(made, small_number(process.who.get("world_size")) or 1)
@@ -174,26 +171,28 @@ def of_collectives(folder: Path, name: str) -> dict[str, Any]:
         is_newest = entry.group not in newest or entry.sequence >= newest[entry.group].sequence
         if is_newest and collectives.operation_in(entry.operation) < collectives.SEND:  # who sends need not wait
             newest[entry.group] = entry
+    names = {number: text_of(table_of(group).get("name"))[:80] for number, group in groups.items()}
+    ranks = {number: text_of(table_of(group).get("ranks")) for number, group in groups.items()}
     return {
-        "entered": [_describe_entry(entry, table_of(groups.get(str(number)))) for number, entry in newest.items()],
-        "ring": [_in_ring(entry, table_of(groups.get(str(entry.group)))) for entry in reversed(entries[-_RING_SHOWN:])],
+        "entered": [
+            {
+                "group": entry.group, "name": names.get(str(entry.group), ""),
+                "ranks": ranks.get(str(entry.group), "")[: collectives.RANKS_TEXT_AT_MOST],
+                "sequence": entry.sequence, "operation": _name_operation(entry),
+                "entered_ns": wall_ns(entry.entered_ns), "left": bool(entry.left_ns),
+            }
+            for entry in newest.values()
+        ],
+        "ring": [
+            [
+                names.get(str(entry.group)) or str(entry.group), entry.sequence, _name_operation(entry),
+                wall_ns(entry.entered_ns), wall_ns(entry.left_ns),
+                0 if entry.flags & collectives.CALLED else entry.size_kib,
+            ]
+            for entry in reversed(entries[-_RING_SHOWN:])
+        ],
         "no_ring": text_of(document.get(collectives.WHY_NOT))[:300],
-    }
-
-
-def _describe_entry(entry: CollectiveEntry, group: Mapping[str, Any]) -> dict[str, Any]:
-    return {
-        "group": entry.group, "name": text_of(group.get("name"))[:80],
-        "ranks": text_of(group.get("ranks"))[: collectives.RANKS_TEXT_AT_MOST], "sequence": entry.sequence,
-        "operation": _name_operation(entry), "entered_ns": wall_ns(entry.entered_ns), "left": bool(entry.left_ns),
     }  # fmt: skip
-
-
-def _in_ring(entry: CollectiveEntry, group: Mapping[str, Any]) -> list[Any]:
-    times_ns = wall_ns(entry.entered_ns), wall_ns(entry.left_ns)
-    name = text_of(group.get("name"))[:80] or str(entry.group)
-    size_kib = 0 if entry.flags & collectives.CALLED else entry.size_kib
-    return [name, entry.sequence, _name_operation(entry), *times_ns, size_kib]
 
 
 def _name_operation(entry: CollectiveEntry) -> str:

@@ -55,10 +55,3 @@ def is_compiling(frames: Sequence[StackFrame]) -> bool:
 def is_own(file: str) -> bool:
     """Is it of the program, and of no library?"""
     return not any(place in file for place in _LIBRARIES) and not file.startswith("<")
-
-
-def find_shared(frames: Sequence[StackFrame]) -> tuple[str, ...]:
-    """What stacks of ranks that are at the same place share: functions and files, innermost first, without lines, in
-    which a loop may differ.
-    """
-    return tuple(f"{frame.function} ({frame.file.rpartition('/')[2]})" for frame in frames)

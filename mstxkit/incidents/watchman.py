@@ -19,13 +19,14 @@ from ..errors import MstxkitError
 from ..host import detached, folders, jitter
 from ..reading.report.escape import for_terminal
 from ..reading.report.sentences import of_incident
-from ..store import documents, layout, run_file, settings_file, stacks, verdicts
+from ..store import documents, incidents, layout, run_file, settings_file, stacks, verdicts
 from ..store.incidents import HANG, REQUEST, Incident
 from ..store.lookout import EVERY_S, Lookout
+from ..store.values import list_of, table_of, text_of, whole_number
 from ..triggers import hang
 from . import asking, deciding, summary
 from .deciding import Cause, Report
-from .folder import Call, IncidentFolders, tells_of_all, told_before
+from .folder import Call, IncidentFolders, tells_of_all
 from .host import HostEvent, WatchedHost
 from .looking import Place
 from .page import BEGUN_ANEW, WENT_ON
@@ -115,13 +116,8 @@ class Watchman:
             pause_s = every_s if names else _NOBODY_YET_S
 
     def _watch_on(self, lock: int) -> None:
-        before = told_before(self._folders)
-        self._told, self._stuck, self._host.lock = before.inside, before.stuck, lock
-        self._mine = {name: (hang, None, 0.0) for name, hang in before.hangs.items() if not hang.over_ns}
-        self._unsaid += before.hangs.values()
-        if before.open is not None:
-            self._leave_call(before.open)
-        self._host.have_told_of(before.raised, before.gone)
+        self._host.lock = lock
+        self._learn_what_was_told()
         seen_s = time.monotonic()
         while time.monotonic() - seen_s < _EMPTY_FOR_S:
             self.turn()
@@ -135,6 +131,39 @@ class Watchman:
                 break
             self._host.wait(self._host.look_again_s)
         self._follow_up()
+
+    def _learn_what_was_told(self) -> None:
+        """By the watchman before this one, of all incidents that are there. Reads the call, the conclusion and this
+        host's answer of each. One that this host opened and did not conclude is still to be told.
+        """
+        raised, gone, newest = dict[str, int](), set[str](), None
+        for call in filter(None, map(self._folders.call, incidents.list_names(self._watch.run))):
+            incident = self._folders.concluded(call.name)
+            newest = call if incident is None else None
+            is_mine = call.by == self._place
+            if is_mine and incident is None:
+                continue
+            reports, inside, stuck = self._folders.own_reports(call.name), set[Place](), dict[Place, int]()
+            for report in reports:
+                name = text_of(report.get("process"))
+                raised[name] = max(raised.get(name, 0), whole_number(report.get("raised")))
+                if report.get("gone_ns"):
+                    gone.add(name)
+                for range_ in map(table_of, list_of(report.get("inside"))):
+                    place = name, whole_number(range_.get("track")), whole_number(range_.get("start"))
+                    inside.add(place)
+                    if range_.get("is_stuck") is True:
+                        stuck[place] = whole_number(range_.get("quiet_ns"))
+            is_over = incident is not None and incident.over_ns > 0
+            self._told[call.name] = inside if not is_over and tells_of_all(call, self._place, reports) else set()
+            self._stuck[call.name] = stuck
+            if is_mine and incident is not None and incident.kind == HANG:
+                self._unsaid.append(incident)
+                if not is_over:
+                    self._mine[call.name] = incident, None, 0.0
+        if newest is not None:
+            self._leave_call(newest)
+        self._host.have_told_of(raised, gone)
 
     def turn(self) -> None:
         """One look at everything. What the run folder does not take is tried again."""
@@ -203,9 +232,14 @@ class Watchman:
                     self._come_to(call, reports, event)
 
     def _come_to(self, call: Call, reports: Sequence[Report], event: HostEvent | None = None) -> None:
-        """Conclude what this host has opened; where nothing was wrong, nothing stays."""
-        everybody, lasting = self._collect_reports(call, reports), self._folders.lasting(but=call.name)
-        cause = None
+        """Conclude what this host has opened, by the reports of all hosts, as far as they come in time; where nothing
+        was wrong, nothing stays.
+        """
+        hosts, deadline = self._folders.hosts(), time.monotonic() + _HOSTS_WITHIN_S
+        while time.monotonic() < deadline and self._folders.answers(call.name) < hosts:
+            time.sleep(0.1)
+        everybody: Sequence[Report] = self._folders.reports(call.name) or reports
+        lasting, cause = self._folders.lasting(but=call.name), None
         if event is not None:
             cause = summary.of_process(event.kind, event.process, everybody)
         elif call.kind == HANG:
@@ -284,14 +318,6 @@ class Watchman:
             for name, ranges in inside.items() for range_ in ranges
         }  # fmt: skip
 
-    def _collect_reports(self, call: Call, reports: Sequence[Report]) -> list[Report]:
-        """The reports of all hosts, as far as they come in time."""
-        hosts, deadline = self._folders.hosts(), time.monotonic() + _HOSTS_WITHIN_S
-        while time.monotonic() < deadline and self._folders.answers(call.name) < hosts:
-            time.sleep(0.1)
-        answered = self._folders.reports(call.name)
-        return [report for of_host in answered.values() for report in of_host] or list(reports)
-
     def _conclude_call(self, call: Call, reports: Sequence[Report], cause: Cause | None) -> None:
         incident = summary.sum_up(call.name, call.opened_ns, call.kind, reports, cause, self._folders.silent(reports))
         try:
@@ -334,7 +360,7 @@ class Watchman:
 
     def _take_late(self, name: str) -> None:
         incident, cause, until_s = self._mine[name]
-        reports = [report for of_host in self._folders.reports(name).values() for report in of_host]
+        reports = self._folders.reports(name)
         if len(reports) <= incident.reports:
             return
         now = cause

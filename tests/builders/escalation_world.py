@@ -48,7 +48,8 @@ class Backend:
 
     def start(self, order: moves.StartSession, process: int, thread: int) -> moves.Event | None:
         assert self.open is None, "two sessions at once"
-        assert not self.light, "a session beside light capture"
+        assert self.light, "light capture has not come back after the session before"
+        self.light = False
         if self.theirs:
             return moves.SessionPutOff("verl's profile came first", "verl's profile")
         assert self.begun.setdefault(order.id, process) == process, "a request that was begun before a restart"
@@ -113,8 +114,6 @@ class Rank:
             self._say(action.report)
         elif isinstance(action, (moves.Commit, moves.Drop)):
             self.world.publish(action, but=self.number)
-        elif isinstance(action, moves.PauseLight):
-            self.backend.light = False
         elif isinstance(action, moves.ResumeLight):
             assert self.backend.open is None, "light capture beside a session"
             self.backend.light = True
@@ -142,9 +141,7 @@ class Rank:
         self.process += 1
         self.machine = Machine(self.number, self.world.size, self.world.policy)
         if memory:
-            self.machine, actions = Machine.restored(
-                self.number, self.world.size, memory, self.world.now(), self.world.policy
-            )
+            actions = self.machine.restore(memory, self.world.now())
             self.saved = json.dumps(self.machine.memory(self.world.now()))
             for action in actions:
                 self._carry_out(action, None)

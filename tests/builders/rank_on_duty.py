@@ -14,6 +14,7 @@ from builders.run_files import RUN_ID
 
 from mstxkit.escalation.duty.duty import Duty
 from mstxkit.escalation.duty.post import Post
+from mstxkit.escalation.duty.sentry import Sentry
 from mstxkit.escalation.duty.settings import DutySettings
 from mstxkit.profiling.session import Order, Recorded
 from mstxkit.store.messages import of_cancel
@@ -107,7 +108,8 @@ class Rank:
         self.host = folder.parent / "host"
         self.host.mkdir(mode=0o700, exist_ok=True)
         self.session = Recording()
-        self.duty = Duty(Post(self.run, RUN_ID, self.host, rank, world_size, role), settings, self.session)  # type: ignore[arg-type]
+        sentry = Sentry(Post(self.run, RUN_ID, self.host, rank, world_size, role), settings)
+        self.duty = Duty(sentry, settings, self.session)  # type: ignore[arg-type]
         self.duty.start()
         self.duty.watcher.stop()
         self.look()

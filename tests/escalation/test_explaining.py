@@ -33,16 +33,13 @@ def npus(tmp_path: Path) -> Path:
     return run
 
 
-def explain(
-    run: Path, *, sessions: Any = (), environment: Any = None, suspects: Any = (), policy: Policy | None = None,
-    **given: Any,
-) -> Explanation:  # fmt: skip
+def explain(run: Path, *, sessions: Any = (), environment: Any = None, suspects: Any = (), **given: Any) -> Explanation:
     said = fate.read_heard(control(run))
     before = [fate.Fates(said).progress(one) for one in fate.read_asked(control(run))]
     request = left(run, **given)
     return explaining.explain_request(
-        request, said, suspects, others=before, sessions=sessions, environment=environment, policy=policy
-    )  # fmt: skip
+        request, said, suspects, others=before, sessions=sessions, environment=environment
+    )
 
 
 def had(preset: str = "full", start_s: float = 0.5, stop_s: float = 1.5, **more: Any) -> dict[str, Any]:
@@ -104,9 +101,10 @@ def test_occurrences_are_each_rank_s_own(run: Path) -> None:
     assert "each rank by itself: its next 2 entries" in explain(run, ranks="all", occurrences=2).when[0]
 
 
-def test_several_ranks_agree_on_a_step_ahead_of_the_farthest(npus: Path) -> None:
+def test_several_ranks_agree_on_a_step_ahead_of_the_farthest(npus: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Steps of a second, messages of two: at least four ahead of step 13."""
-    found = explain(npus, ranks="all", policy=Policy(transport_s=2))
+    monkeypatch.setattr(explaining, "_POLICY", Policy(transport_s=2))
+    found = explain(npus, ranks="all")
 
     assert "at least 4 ahead of the farthest: step 17 or later, 4 s from now" in found.when[0]
 
@@ -262,10 +260,11 @@ def test_the_step_is_that_of_now_and_how_old_it_is_is_told(run: Path) -> None:
     seen = [Whereabouts(name_host(), os.getpid(), 1, "", "", 31, "actor_generate", 1.0, 1 << 62, Age(2.0, True))]
     request = left(run)
 
-    (who,) = explaining.explain_request(request, fate.read_heard(control(run)), seen=seen).recorders
+    explanation = explaining.explain_request(request, fate.read_heard(control(run)), seen=seen)
+    (who,) = explanation.recorders
 
     assert (who.step, who.stage, who.seen) == (31, "actor_generate", Age(2.0, True))
-    assert who.as_json()["seen"] == {"seconds": 2.0, "is_exact": True}
+    assert explanation.as_json()["recorders"][0]["seen"] == {"seconds": 2.0, "is_exact": True}
 
 
 def test_an_unknown_pause_is_not_called_safe(npus: Path) -> None:

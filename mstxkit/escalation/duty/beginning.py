@@ -49,7 +49,14 @@ class Beginnings:
             self._say()
             self._watcher.look_now()  # whoever looks sees soon that it records
             return None
-        announced = self._awaited.get((id, stage)) or self._announced()
+        announced = self._awaited.get((id, stage))
+        if announced is None:  # say it, and wait for that once
+            announced = _Announced(self._say(), time.monotonic())
+            if self._watcher.background.runs:
+                self._watcher.look_now()
+                self._mailbox.wait_until_written(announced.word, WAITS_AT_MOST_S)
+            else:
+                self._mailbox.flush()
         self._awaited = {key: other for key, other in self._awaited.items() if key[0] == id}
         self._awaited[id, stage] = announced
         if self._mailbox.is_written(announced.word):
@@ -74,13 +81,3 @@ class Beginnings:
             self._say()
             if self._mailbox.flush():
                 self._ahead = dict.fromkeys(near, now_s)
-
-    def _announced(self) -> _Announced:
-        """Say it, and wait for that once."""
-        announced = _Announced(self._say(), time.monotonic())
-        if self._watcher.background.runs:
-            self._watcher.look_now()
-            self._mailbox.wait_until_written(announced.word, WAITS_AT_MOST_S)
-        else:
-            self._mailbox.flush()
-        return announced

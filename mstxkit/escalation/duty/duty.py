@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import math
 import os
 import threading
 import time
@@ -27,7 +28,7 @@ from ...profiling.declare import Preset
 from ...profiling.schedule import Schedule
 from ...profiling.session import OneSession, Order, import_ahead, made_preset
 from ...recorder.background import ENDS_WITHIN_S
-from ...store import local_place, messages
+from ...store import hccl, local_place, messages
 from ...store.aftercare import Care
 from ...store.limits import Policy
 from ...store.report import Report, fit_report
@@ -41,8 +42,6 @@ from .caretaker import Caretaker
 from .inbox import Inbox
 from .light import LightOnDuty
 from .mailbox import AckNumber
-from .patience import Patiently
-from .post import Post
 from .sentry import Sentry
 from .settings import DutySettings, policy_of
 
@@ -55,19 +54,17 @@ _KEPT = (moves.RequestReceived, moves.CancelReceived, moves.Commit, moves.Drop)
 
 class Duty:
     """A rank's machine with its mailbox and its session, from `start` to `stop`.
-    `session`: the process's only session; default: a new one. `origin`: the step in which this process first entered a
-    stage, where somebody saw that; None: not yet. `sentry`: who has stood by until now; default: a new one, with this
-    post and these settings. Raises ConfigError: the schedule of light capture is none.
+    `sentry`: who has stood by until now, and is taken over. `session`: the process's only session; default: a new one.
+    `origin`: the step in which this process first entered a stage, where somebody saw that; None: not yet. Raises
+    ConfigError: the schedule of light capture is none.
     """
 
     def __init__(
-        self, post: Post, settings: DutySettings, session: OneSession | None = None, origin: int | None = None,
-        sentry: Sentry | None = None,
+        self, sentry: Sentry, settings: DutySettings, session: OneSession | None = None, origin: int | None = None
     ) -> None:  # fmt: skip
-        self.post = post
-        sentry = Sentry(post, settings) if sentry is None else sentry
+        self.post = post = sentry.post
+        self._sentry, self.watcher = sentry, sentry.watcher
         self._control, self._mailbox = sentry.control, sentry.mailbox
-        self.watcher, self._words = sentry.watcher, sentry.words
         self._session = OneSession() if session is None else session
         schedule = None if settings.light is None else Schedule.parse(settings.light)
         self._light = LightOnDuty(
@@ -90,8 +87,9 @@ class Duty:
         self._coming: tuple[tuple[str, int], ...] = ()
         self._undo = contextlib.ExitStack()
         self._pid = os.getpid()
-        self._patiently = Patiently(post.world_size)
-        self._machine = self._restored(sentry.memory(), policy_of(settings))
+        self._begun: tuple[str | None, float] = None, 0.0  # the last session's preset, and how long its start took
+        self._pauses_s: dict[str | None, float] = {}  # preset to what start and stop of a session took at most
+        self._machine = self._make_machine(sentry.memory(), policy_of(settings))
         self._machine.pace = sentry.pace
         self._machine.placing.is_own |= bool(settings.planned)
         self._machine.placing.has_windows |= bool(settings.planned)
@@ -100,18 +98,17 @@ class Duty:
         self.watcher.serve(self.look, self._places_of_news)
         self._beginnings = Beginnings(self._mailbox, self.watcher, self._say, self._control.path)
 
-    def _restored(self, memory: Mapping[str, Any] | None, policy: Policy) -> Machine:
+    def _make_machine(self, memory: Mapping[str, Any] | None, policy: Policy) -> Machine:
         """The machine as an earlier process of this rank left it."""
-        post = self.post
+        about = self.post.rank, self.post.world_size, policy, not self.post.is_second
+        machine = Machine(*about)
         try:
             if memory is not None:
-                about = post.rank, post.world_size, memory, _look_now(), policy
-                machine, actions = Machine.restored(*about, agrees=not post.is_second)
-                self._carry_out_all(actions)
-                return machine
+                self._carry_out_all(machine.restore(memory, _look_now()))
+            return machine
         except ConfigError as exc:
-            faults.warn_once("control.memory", f"what rank {post.rank} remembered is no use: {exc}")
-        return Machine(post.rank, post.world_size, policy, agrees=not post.is_second)
+            faults.warn_once("control.memory", f"what rank {self.post.rank} remembered is no use: {exc}")
+            return Machine(*about)
 
     # Life.
 
@@ -139,7 +136,7 @@ class Duty:
         atexit.unregister(self.stop)
         self._undo.close()
         self._light.finish()
-        self._on_thread(moves.Ending(threading.get_ident()))
+        self._hear(moves.Ending(threading.get_ident()))
         self._close()
         self._say()
         deadline = time.monotonic() + ENDS_WITHIN_S if deadline is None else deadline
@@ -154,8 +151,7 @@ class Duty:
             self._send()
         except OSError as exc:
             faults.note_fault("control.stop", exc)
-        self._mailbox.close()
-        self.watcher.forget()
+        self._sentry.leave()
 
     def _close(self, *_: object) -> None:
         """End what is open where an interrupt has cost the order to. What another thread began, it ends at its next
@@ -195,22 +191,22 @@ class Duty:
         """The engine's hook: a watched call begins on this thread."""
         thread, step = threading.get_ident(), engine.current_step()
         if step is not None and step != self._machine.step:
-            self._on_thread(moves.StepAdvanced(step, thread if self._trains in (None, thread) else None))
+            self._hear(moves.StepAdvanced(step, thread if self._trains in (None, thread) else None))
         begun = edges.enter_call(site, may_move, self._sample_per)
         self._entering = names.as_text(site.name) if begun else ""
         events = [_event_of(edge, thread, may_move) for edge in begun]
         for event in events or [moves.Tick(thread)]:  # a limit may be over
-            self._on_thread(event)
+            self._hear(event)
 
     def _left(self, site: Any, failed: bool) -> None:
         for edge in edges.leave_call(site, failed):
-            self._on_thread(_event_of(edge, threading.get_ident(), failed))
+            self._hear(_event_of(edge, threading.get_ident(), failed))
 
     def stepped(self, step: int) -> None:
         """The engine's hook: this thread has said that another step begins."""
         self._step, self._trains = step, threading.get_ident()
         if self._machine.watches or self._machine.placing.has_windows:
-            self._on_thread(moves.StepAdvanced(step, threading.get_ident()))
+            self._hear(moves.StepAdvanced(step, threading.get_ident()))
         self._light.stepped(step)
 
     def _give_way(self, who: str) -> None:
@@ -219,7 +215,7 @@ class Duty:
         if self._pid != os.getpid() or order is None or order is self._begun_beside:
             return
         self._light.give_way(f"cut short by {who}'s profile")
-        self._on_thread(moves.GiveWay(who, threading.get_ident()))
+        self._hear(moves.GiveWay(who, threading.get_ident()))
         deadline = time.monotonic() + _GIVES_WAY_WITHIN_S
         while self._session.is_open and time.monotonic() < deadline:
             time.sleep(0.001)
@@ -231,8 +227,8 @@ class Duty:
                 "data of both may be missing; where that thread makes its profiler earlier, mstxkit waits for it",
             )
 
-    def _on_thread(self, event: moves.Event) -> None:
-        """Tell the machine, and do what it says, until it has nothing more to say."""
+    def _hear(self, event: moves.Event) -> None:
+        """Tell the machine, and do what it says, until it has nothing more to say. On either thread."""
         events = deque([event])
         while events:
             events.extend(self._carry_out_all(self._tell(events.popleft())))
@@ -278,7 +274,7 @@ class Duty:
         obstacle = self._beginnings.obstacle(start.id, start.stage)
         if obstacle is not None:
             return obstacle
-        self._light.pause()  # not at PauseLight: a session that is put off takes nothing from it
+        self._light.pause()  # not before: a session that is put off takes nothing from it
         try:
             preset = made_preset(start.preset, start.options).preset
         except ConfigError as exc:
@@ -286,8 +282,9 @@ class Duty:
         self._covers = "" if self._sample_per is not None or start.stage == WHOLE_STEPS else self._entering
         reason, is_only = self._inbox.reasons.get(start.id, ""), start.id in self._inbox.of_one_window
         order = self._order(start.stage, start.step, preset, start.id, reason, start.seconds, start.bytes, is_only)
-        with self._patiently.begins(start.preset):
-            problem = self._session.begin(order)
+        before_s = time.monotonic()
+        problem = self._session.begin(order)
+        self._begun = start.preset, time.monotonic() - before_s
         if problem is not None and self._session.taken_by:  # until its turn has come: what is written down holds
             faults.say_once(f"request {start.id} of {start.stage} waits: {self._session.taken_by}")
             return moves.SessionPutOff(self._session.taken_by, is_taken=True)
@@ -303,8 +300,9 @@ class Duty:
             raise
 
     def _stop_session(self, stop: moves.StopSession) -> moves.Event:
-        with self._patiently.ends():
-            recorded = self._session.end(stop.why, stop.steps, self._covers if stop.why == COMPLETE else "")
+        (preset, began_s), before_s = self._begun, time.monotonic()
+        recorded = self._session.end(stop.why, stop.steps, self._covers if stop.why == COMPLETE else "")
+        self._pauses_s[preset] = max(began_s + time.monotonic() - before_s, self._pauses_s.get(preset, 0.0))
         if recorded is None or recorded.folder is None:
             why = "no session was open" if recorded is None else "; ".join(recorded.problems)
             return moves.SessionFailed(why or "nothing was written")
@@ -348,12 +346,13 @@ class Duty:
             awaited, near = self._machine.awaited(), self._machine.announced()
             missing = self._machine.find_unrecorded() - seen
         self._machine.elsewhere |= self._inbox.find_stages_elsewhere(self._control, missing)
-        for report in self._inbox.heard_from(self._control, awaited, self.post.role):
+        for report in self._inbox.heard_from(self._control, awaited):
             self._hear(moves.Acknowledged(report))
         if self._machine.has_work:
             import_ahead()
             self._hear(moves.Tick(session_bytes=self._session.bytes_so_far()))
-        is_stale, is_refused = self._words.are_stale(len(seen)), self._inbox.take_change()
+        is_stale, is_refused = self._sentry.are_stale(len(seen)), self._inbox.has_refused
+        self._inbox.has_refused = False
         if is_stale or is_refused or self._is_changed:
             self._say()
             self._mailbox.flush()
@@ -367,11 +366,12 @@ class Duty:
         return None if is_busy else self._mailbox.places_of_news()
 
     def _ask_patience(self) -> None:
-        is_connecting = self._step is not None and self._machine.pace.step_ns is None
-        self._machine.patience = self._patiently.of_others(backends.find_profiler()[0], is_connecting)
-
-    def _hear(self, event: moves.Event) -> None:
-        self._carry_out_all(self._tell(event))
+        """How long those wait that wait for this rank: nobody does for the only one of a run."""
+        patience, is_connecting = None, self._step is not None and self._machine.pace.step_ns is None
+        if self.post.world_size > 1 and backends.find_profiler()[0] not in (None, hccl.WITHOUT_HCCL):
+            taken_s = dict(self._pauses_s)
+            patience = hccl.find_patience(hccl.set_here(), "as set in its environment", is_connecting, taken_s)
+        self._machine.patience = None if patience is None or patience.seconds == math.inf else patience
 
     def _say(self) -> AckNumber:
         """What this rank says of itself from now on: written by the next `flush`.
@@ -383,7 +383,7 @@ class Duty:
             memory = machine.memory(_look_now())
             memory.update({key: memory[key][-_REMEMBERED_AT_MOST:] for key in ("ended", "elsewhere")})
             reports = *self._inbox.refused.values(), *self._spoken_for.values(), *machine.reports().values()
-            words = self._words.said(machine.pace._replace(step=self._step), machine.phase(_look_now()), reports)
+            words = self._sentry.said(machine.pace._replace(step=self._step), machine.phase(_look_now()), reports)
             return self._mailbox.acknowledge(self.post.rank, fit_report({**words, "memory": memory}), self.post.role)
 
     def _send(self) -> None:

@@ -38,12 +38,7 @@ class Inbox:
         self.waiting: dict[str, moves.RequestReceived] = {}  # for this process to enter their stage
         self._heard: dict[tuple[str, int], Report] = {}
         self._listens_again_at = self._looks_again_at = 0.0
-        self._is_changed = False
-
-    def take_change(self) -> bool:
-        """Was anything refused since the last time?"""
-        is_changed, self._is_changed = self._is_changed, False
-        return is_changed
+        self.has_refused = False  # was anything refused since the owner said so?
 
     def events(self, arrived: Iterable[dict[str, Any]], seen: AbstractSet[str]) -> Iterator[moves.Event]:
         """Events of these messages, oldest first, and of earlier ones that were waiting for a stage.
@@ -51,23 +46,19 @@ class Inbox:
         `seen`: canonical keys of the stages that this process has entered.
         """
         for message in arrived:
-            event = self._read(message)
-            if isinstance(event, moves.RequestReceived):
-                if event.request.is_for(self._role):
-                    self.waiting[event.request.id] = event
-            elif event is not None:
+            try:
+                event = messages.read_message(message, presets.list_presets())
+            except ConfigError as exc:
+                faults.warn_once("control.messages", f"a message in the control folder is not obeyed: {exc}")
+                self._refuse(str(message.get("id")), str(exc))
+                continue
+            if not isinstance(event, moves.RequestReceived):
                 # What was said of a request must not be told before the request itself.
                 yield from self._ready(seen)
                 yield event
+            elif event.request.is_for(self._role):
+                self.waiting[event.request.id] = event
         yield from self._ready(seen)
-
-    def _read(self, message: dict[str, Any]) -> moves.Event | None:
-        try:
-            return messages.read_message(message, presets.list_presets())
-        except ConfigError as exc:
-            faults.warn_once("control.messages", f"a message in the control folder is not obeyed: {exc}")
-            self._refuse(str(message.get("id")), str(exc))
-            return None
 
     def _ready(self, seen: AbstractSet[str]) -> Iterator[moves.RequestReceived]:
         for id, event in list(self.waiting.items()):
@@ -97,7 +88,7 @@ class Inbox:
 
     def _refuse(self, id: str, reason: str) -> None:
         self.refused[id] = Report(id[:200], self._rank, REFUSED, reason=reason)
-        self._is_changed = True
+        self.has_refused = True
 
     def find_stages_elsewhere(self, control: ControlFolder, missing: AbstractSet[str]) -> frozenset[str]:
         """Of these stages those that processes of other roles with this rank have entered; looked for now and then."""
@@ -111,9 +102,9 @@ class Inbox:
                     entered.update(map(stages.canonical_key, Standing.read(acknowledgement.document).stages))
         return frozenset(missing & entered)
 
-    def heard_from(self, control: ControlFolder, awaited: Mapping[str, Collection[int]], role: str) -> Iterator[Report]:
-        """What other ranks say that is new. Reads a file for each, and not more often than is bearable.
-        `awaited`: request id to the ranks of which this one waits to hear. `role`: theirs, as it is ours.
+    def heard_from(self, control: ControlFolder, awaited: Mapping[str, Collection[int]]) -> Iterator[Report]:
+        """What other ranks of this role say that is new. Reads a file for each, and not more often than is bearable.
+        `awaited`: request id to the ranks of which this one waits to hear.
         """
         if not awaited or time.monotonic() < self._listens_again_at:
             return
@@ -121,7 +112,7 @@ class Inbox:
         self._listens_again_at = time.monotonic() + len(ranks) / _RANKS_A_SECOND
         self._heard = {key: report for key, report in self._heard.items() if key[0] in awaited}
         for rank in ranks:
-            acknowledgement = control.acknowledgement(rank, role)
+            acknowledgement = control.acknowledgement(rank, self._role)
             try:
                 reports = () if acknowledgement is None else Standing.read(acknowledgement.document).reports
             except ConfigError:

@@ -86,13 +86,16 @@ class Mailbox:
         """
         if self._pid != os.getpid():
             return False
-        problem, new = None, False
+        problem, count = None, len(self._seen)
         try:
-            new = self._deliver(self._look())
+            for message in self._look():
+                if message["id"] not in self._seen:
+                    self._seen.add(message["id"])
+                    self._news.append(message)
         except (OSError, MstxkitError) as exc:
             problem = str(exc)
         self._state(problem if self.flush() else self.problem)
-        return new
+        return len(self._seen) > count
 
     def places_of_news(self) -> list[Path] | None:
         """The folders into which what is new for this process is renamed, as far as the kernel can tell of it: who
@@ -127,14 +130,6 @@ class Mailbox:
         except Unusable:
             arrived, look_again = None, True
         return (self._shared.changed() if look_again else arrived) or []
-
-    def _deliver(self, arrived: list[dict[str, Any]]) -> bool:
-        count = len(self._seen)
-        for message in arrived:
-            if message["id"] not in self._seen:
-                self._seen.add(message["id"])
-                self._news.append(message)
-        return len(self._seen) > count
 
     def _state(self, problem: str | None) -> None:
         if problem is not None and problem != self.problem:

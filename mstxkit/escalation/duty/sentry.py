@@ -26,14 +26,32 @@ _PLACED_EVERY_S = 5.0
 _Place = tuple[Mapping[str, tuple[int, int]], str]  # as `host.parallel.Place`
 
 
-class OwnWords:
-    """What this rank says of itself, and when it is to say it anew. `act`: as in `Standing`. On a thread of ours."""
+class Sentry:
+    """One rank's, from the start of its watcher to `stop`, or until a `Duty` takes it over.
+    `go_on_duty`: called on the watcher's thread where there are messages: takes this over. `beside`: what is done at
+    each look while nothing goes on; must not raise.
+    """
 
-    def __init__(self, post: Post, act: str) -> None:
-        self._post, self._act, self._process = post, act, life.of_this()
+    origin: int | None = None  # a duty's, which sees stages begin
+
+    def __init__(
+        self, post: Post, settings: DutySettings, go_on_duty: Callable[[Sentry], None] = lambda sentry: None,
+        beside: Callable[[], object] = lambda: None,
+    ) -> None:  # fmt: skip
+        self.post, self._go_on_duty = post, go_on_duty
+        self._act, self._process = settings.act, life.of_this()  # `_act`: as in `Standing`
         self._can: tuple[int, str | None, _Place] = 0, None, ({}, "")
         self._placed_at, self._said_at = -_PLACED_EVERY_S, 0.0
         self._say_again_s = jitter.own_period_s(SAY_AGAIN_S, "say")
+        self.control = ControlFolder(post.run, post.run_id)
+        self.mailbox = Mailbox(self.control, post.host_folder)
+        self.pace = StepPace()
+        self.watcher = Watcher(self._look, settings.poll_every_s, self.mailbox.places_of_news, beside)
+
+    def memory(self) -> Mapping[str, Any] | None:
+        """What an earlier process of this rank has left to the next one on duty; None: nothing."""
+        last = self.control.acknowledgement(self.post.rank, self.post.role)
+        return None if last is None else last.document.get("memory")
 
     def are_stale(self, stages_seen: int) -> bool:
         """Is what this rank said of itself no longer so, or said long ago? So many stages it has entered by now.
@@ -61,34 +79,10 @@ class OwnWords:
 
             timeouts = hccl.set_here()
         standing = Standing(
-            self._post.world_size, pace.step, pace.step_ns, tuple(engine.stages_seen()), phase, backend, refused,
+            self.post.world_size, pace.step, pace.step_ns, tuple(engine.stages_seen()), phase, backend, refused,
             tuple(reports), groups, why_no_group, timeouts, self._act,
         )  # fmt: skip
         return {**standing.as_json(), "process": self._process}
-
-
-class Sentry:
-    """One rank's, from the start of its watcher to `stop`, or until a `Duty` takes it over.
-    `go_on_duty`: called on the watcher's thread where there are messages: takes this over. `beside`: what is done at
-    each look while nothing goes on; must not raise.
-    """
-
-    origin: int | None = None  # a duty's, which sees stages begin
-
-    def __init__(
-        self, post: Post, settings: DutySettings, go_on_duty: Callable[[Sentry], None] = lambda sentry: None,
-        beside: Callable[[], object] = lambda: None,
-    ) -> None:  # fmt: skip
-        self.post, self._go_on_duty = post, go_on_duty
-        self.control = ControlFolder(post.run, post.run_id)
-        self.mailbox = Mailbox(self.control, post.host_folder)
-        self.words, self.pace = OwnWords(post, settings.act), StepPace()
-        self.watcher = Watcher(self._look, settings.poll_every_s, self.mailbox.places_of_news, beside)
-
-    def memory(self) -> Mapping[str, Any] | None:
-        """What an earlier process of this rank has left to the next one on duty; None: nothing."""
-        last = self.control.acknowledgement(self.post.rank, self.post.role)
-        return None if last is None else last.document.get("memory")
 
     def _look(self) -> None:
         step = engine.process_step()
@@ -96,12 +90,12 @@ class Sentry:
             self.pace = self.pace.at(step, time.monotonic_ns())
         if self.mailbox.poll():
             self._go_on_duty(self)
-        elif self.words.are_stale(len(engine.stages_seen())):
+        elif self.are_stale(len(engine.stages_seen())):
             self._say()
             self.mailbox.flush()
 
     def _say(self) -> None:
-        self.mailbox.acknowledge(self.post.rank, self.words.said(self.pace), self.post.role)
+        self.mailbox.acknowledge(self.post.rank, self.said(self.pace), self.post.role)
 
     def retire(self) -> bool:
         """Leave a post that was only assumed, now that the rank is known."""
@@ -113,9 +107,10 @@ class Sentry:
         """Capture ends: say so much, if the run folder answers by `deadline`."""
         self._say()
         deadline = time.monotonic() + ENDS_WITHIN_S if deadline is None else deadline
-        self.watcher.background.finish(self._leave, deadline)
+        self.watcher.background.finish(self.leave, deadline)
 
-    def _leave(self) -> None:
+    def leave(self) -> None:
+        """Write what is to go out, and hold nothing any more. Never raises."""
         self.mailbox.close()
         self.watcher.forget()
 

@@ -115,7 +115,7 @@ class Standby:
         from . import duty
 
         origin = self._origin if self._origin is not None or self._first_step is None else self._first_step.origin
-        guard = duty.Duty(sentry.post, self._settings, origin=origin, sentry=sentry)
+        guard = duty.Duty(sentry, self._settings, origin=origin)
         if self._settings.planned:
             guard.look()
         if self._first_step is not None:
@@ -136,7 +136,8 @@ class Standby:
     @property
     def background(self) -> Background | None:
         """The thread, which ends before a fork and is started again in the parent; None: there is none yet."""
-        return None if self._guard is None else self._guard.watcher.background
+        guard = self._guard
+        return None if guard is None else guard.watcher.background
 
     def forget(self) -> None:
         """In a forked child: what the thread waits on is its parent's, and whoever looks on is forgotten there."""
@@ -163,11 +164,6 @@ class Standby:
         if guard is not None:
             guard.stop(deadline)
         self._look_no_more()
-
-    @property
-    def is_on_duty(self) -> bool:
-        """Does it look into the control folder?"""
-        return self._guard is not None
 
     def doing(self) -> str | None:
         """What is recorded now, in words; None while nothing is."""

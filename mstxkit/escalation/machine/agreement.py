@@ -110,8 +110,10 @@ class Agreement:
         where it is not known.
         """
         for id, matter in list(self._matters.items()):
-            if not matter.decided:
-                yield from self._decided(matter, step, step_ns, now)
+            decision = None if matter.decided else self._decide(matter, step, step_ns, now)
+            if decision is not None:
+                matter.decided = True
+                yield decision
             if not matter.pending():
                 del self._matters[id]
             elif now.mono_ns >= matter.gives_up_ns:
@@ -122,23 +124,24 @@ class Agreement:
                     lost = Report(id, rank, FAILED) if last is None else last
                     yield Acknowledge(lost._replace(state=FAILED, ready=False, reason=why))
 
-    def _decided(self, matter: _Matter, step: int | None, step_ns: int | None, now: Now) -> Iterator[Action]:
+    def _decide(self, matter: _Matter, step: int | None, step_ns: int | None, now: Now) -> Commit | Drop | None:
+        """The step of one that is undecided, or why it gets none; None: it goes on waiting."""
         id = matter.request.id
-        ended = [rank for rank in matter.ranks if rank in matter.reports and matter.reports[rank].has_ended]
-        if ended:
-            yield self._dropped(matter, f"rank {ended[0]} is out: {matter.reports[ended[0]].reason}")
-        elif len(matter.ready) == len(matter.ranks):
-            stepless = [rank for rank, step_there in matter.ready.items() if step_there is None]
-            if stepless:
-                yield self._dropped(matter, f"{name_ranks(stepless)} counts no steps; ask for occurrences instead")
-            elif step_ns is not None and not self._is_busy(matter.ranks, id):
-                matter.decided = True
-                ahead = max(step or 0, *(step_there or 0 for step_there in matter.ready.values()))
-                yield Commit(id, ahead + choose_lead(self.policy, step_ns))
-        elif matter.since_ns is not None:
-            why = self._too_late(matter, (now.mono_ns - matter.since_ns) / NS)
-            if why:
-                yield self._dropped(matter, why)
+        for rank in matter.ranks:
+            if rank in matter.reports and matter.reports[rank].has_ended:
+                return Drop(id, f"rank {rank} is out: {matter.reports[rank].reason}")
+        if len(matter.ready) < len(matter.ranks):
+            why = "" if matter.since_ns is None else self._too_late(matter, (now.mono_ns - matter.since_ns) / NS)
+            return Drop(id, why) if why else None
+        stepless = [rank for rank, step_there in matter.ready.items() if step_there is None]
+        if stepless:
+            return Drop(id, f"{name_ranks(stepless)} counts no steps; ask for occurrences instead")
+        # Another one that is decided, and has not ended on one of these ranks, comes first.
+        others = [other for other in self._matters.values() if other is not matter and other.decided and other.is_ours]
+        if step_ns is None or any(not set(matter.ranks).isdisjoint(other.pending()) for other in others):
+            return None
+        ahead = max(step or 0, *(step_there or 0 for step_there in matter.ready.values()))
+        return Commit(id, ahead + choose_lead(self.policy, step_ns))
 
     def _too_late(self, matter: _Matter, waited_s: float) -> str:
         """Why ranks that are ready need not wait any longer for the others, and what to do; empty: they do."""
@@ -153,18 +156,6 @@ class Agreement:
             return ""
         why = next(filter(None, (matter.reports[rank].reason for rank in busy)), "it was busy")
         return f"{name_ranks(busy)} was not ready within {limit_s:g} s ({why}); ask again when it is idle"
-
-    def _dropped(self, matter: _Matter, why: str) -> Drop:
-        matter.decided = True
-        return Drop(matter.request.id, why)
-
-    def _is_busy(self, ranks: Collection[int], but: str) -> bool:
-        """Has another decided request not ended on one of these ranks?"""
-        return any(
-            other.decided and not set(ranks).isdisjoint(other.pending())
-            for id, other in self._matters.items()
-            if id != but and other.is_ours
-        )
 
 
 def choose_agreeing(ranks: Collection[int]) -> int:

@@ -13,16 +13,15 @@ from __future__ import annotations
 from typing import Any, Callable, Mapping
 
 from ...errors import ConfigError
-from ...store.hccl import Patience
 from ...store.limits import Policy
-from ...store.report import ARMED, CANCELLED, DONE, EXPIRED, FAILED, QUEUED, REFUSED, Report, StepPace
+from ...store.report import ARMED, CANCELLED, DONE, EXPIRED, FAILED, QUEUED, REFUSED, Report
 from ...store.request import WHOLE_STEPS, Request
 from . import moves
 from .agreement import Agreement, choose_agreeing, choose_lead, needs_agreement
 from .moves import NS, Now
 from .plans import Placing
 from .sessions import SessionMoves
-from .task import CoveringSession, Ledger, Occurrence, Spending, Task, life_ns, remembered_request
+from .task import Ledger, Occurrence, Task, life_ns, remembered_request
 
 
 class Machine(SessionMoves):
@@ -31,25 +30,17 @@ class Machine(SessionMoves):
     """
 
     def __init__(self, rank: int, world_size: int, policy: Policy | None = None, agrees: bool = True) -> None:
+        super().__init__(Policy() if policy is None else policy)
         self.rank, self.world_size = rank, world_size
-        self.policy = Policy() if policy is None else policy
-        self.pace = StepPace()
-        self._steps_by: int | None = None  # the thread that has said a step last; None: none has
         self._agreement = Agreement(rank, self.policy, agrees)
-        self._spending = Spending(self.policy)
         self._tasks: dict[str, Task] = {}  # in order of arrival
-        self._active: Task | None = None
-        self._occurrence: Occurrence | None = None
-        self._session: CoveringSession | None = None
-        self._cool_until_ns: int | None = None
+        self._cool_until_ns = 0  # monotonic clock
         self._ledger = Ledger()
         self.placing = Placing(is_own=rank == 0)
         self._said: dict[str, Report] = {}
         self._process_ends = False
         self._theirs: tuple[tuple[str, int], ...] = ()
         self.elsewhere = frozenset[str]()  # stages that other processes of this rank enter, and this one never has
-        self.patience: Patience | None = None  # of the other ranks, as its owner says; None: nobody waits, or for ever
-        self._out: list[moves.Action] = []
         self._is_handling = False
 
     @property
@@ -87,7 +78,7 @@ class Machine(SessionMoves):
         """What the rank is in: idle, armed, running, draining or cooldown."""
         if self._active is not None:
             return self._active.state
-        return moves.COOLDOWN if self._is_cooling(now) else moves.IDLE
+        return moves.COOLDOWN if now.mono_ns < self._cool_until_ns else moves.IDLE
 
     def reports(self) -> dict[str, Report]:
         """Every request that this rank was asked for, by id, with its state."""
@@ -119,23 +110,40 @@ class Machine(SessionMoves):
             "agreement": self._agreement.memory(),
         }
 
-    @classmethod
-    def restored(
-        cls, rank: int, world_size: int, memory: Mapping[str, Any], now: Now, policy: Policy | None = None,
-        agrees: bool = True,
-    ) -> tuple[Machine, tuple[moves.Action, ...]]:  # fmt: skip
-        """The machine of a rank that was restarted, from what `memory` gave; with what is new to tell.
+    def restore(self, memory: Mapping[str, Any], now: Now) -> tuple[moves.Action, ...]:
+        """Go on from what `memory` gave, as the machine of a rank that was restarted; what is new to tell.
 
         A request that had a session is failed, as that ended with its process; those that had none wait again. As
         ever, `memory` is to be saved before what this gives is carried out: else the next restart says it again.
 
-        Raises ConfigError where this is no such memory.
+        Raises ConfigError where this is no such memory: this machine is of no use then.
         """
-        machine = cls(rank, world_size, policy, agrees)
         try:
-            return machine, machine._restore(memory, now)
+            self._ledger.restore(memory)
+            self._said = dict(self._ledger.ended)
+            self._spending.restore(memory["spending"], now)
+            self._agreement.restore(memory["agreement"], now)
+            actions = [action for document in memory["tasks"] for action in self._take_up(document, now)]
+            return (*actions, *self.handle(moves.Tick(), now))
         except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as exc:
             raise ConfigError(f"not the memory of an escalation machine: {exc!r}") from None
+
+    def _take_up(self, document: Mapping[str, Any], now: Now) -> tuple[moves.Action, ...]:
+        """A request that had not ended when this rank's memory was saved."""
+        request = remembered_request(document["request"])
+        if request is None:
+            return ()  # it is refused when it comes again
+        if document["had_session"]:  # which ended with its process
+            last = Report.read(document["report"])
+            words = "its process was restarted while it recorded, or was about to", last.reason
+            why = "; ".join(filter(None, words))
+            lost = last._replace(id=request.id, rank=self.rank, state=FAILED, ready=False, reason=why)
+            self._ledger.put(self._ledger.ended, request.id, lost)
+            self._cool_until_ns = now.mono_ns + int(self.policy.cooldown_s * NS)
+            return ()
+        if document["first_step"] is not None:
+            self._ledger.commits[request.id] = int(document["first_step"])
+        return self.handle(moves.RequestReceived(request, tuple(document["suspects"])), now)
 
     # What arrives from outside.
 
@@ -156,24 +164,17 @@ class Machine(SessionMoves):
         deadline_ns = now.mono_ns + life_ns(request, now)
         together = choose_agreeing(ranks) if needs_agreement(request, ranks) else None
         self._tasks[id] = task = Task(request, deadline_ns, together, suspects=event.suspects)
-        self._answer(task, is_wrong, now)
-
-    def _answer(self, task: Task, is_wrong: bool, now: Now) -> None:
-        """Refuse it, end it or go on, from what is known already."""
-        id = task.request.id
-        refusal = self._refusal(task, is_wrong)
+        refusal = task.wrong_ranks(self.world_size) if is_wrong else self._refusal(task)
         if id in self._ledger.cancels:
             self._end(task, CANCELLED, self._ledger.cancels.pop(id), now)
         elif refusal:
             self._end(task, REFUSED, refusal, now)
-        elif now.mono_ns >= task.deadline_ns:
+        elif now.mono_ns >= deadline_ns:
             self._end(task, EXPIRED, "it had expired when it came, by the clock of this host", now)
         elif id in self._ledger.commits:
             self._committed(moves.Commit(id, self._ledger.commits.pop(id)), now)
 
-    def _refusal(self, task: Task, is_wrong: bool) -> str:
-        if is_wrong:
-            return task.wrong_ranks(self.world_size)
+    def _refusal(self, task: Task) -> str:
         if sum(other.request.planned is None for other in self._tasks.values()) > self.policy.queue:
             return f"{self.policy.queue} requests wait on this rank already"
         if self.patience is not None and not task.request.force and self.patience.refusal(task.request.preset):
@@ -243,12 +244,15 @@ class Machine(SessionMoves):
 
     def _boundary_passed(self, event: moves.BoundaryEntered | moves.BoundaryLeft, now: Now) -> None:
         """The sample begins with a piece that is entered, and is complete with one that is left."""
-        task, inside, is_left = self._active, self._occurrence, isinstance(event, moves.BoundaryLeft)
-        if task is None or inside is None or not inside.turns_sample(is_left, *event):
+        task, inside = self._active, self._occurrence
+        sample = None if inside is None else inside.sample_of(*event)
+        if task is None or inside is None or sample is None:
             return
-        if is_left:
-            self._stop("")
-        else:
+        if isinstance(event, moves.BoundaryLeft):
+            inside.passed += 1
+            if inside.passed >= sample.skip + sample.record:
+                self._stop("")
+        elif inside.passed == sample.skip and not inside.had_session:
             self._start(task, inside, now)
 
     def _step_advanced(self, event: moves.StepAdvanced, now: Now) -> None:
@@ -316,7 +320,7 @@ class Machine(SessionMoves):
         """
         room = f"waits: {self.policy.hour_s:g} s of sessions in an hour are used up"
         room = "" if self._spending.left_ns(now) > 0 else room
-        cools, lead = self._is_cooling(now), choose_lead(self.policy, self.pace.step_ns)
+        cools, lead = now.mono_ns < self._cool_until_ns, choose_lead(self.policy, self.pace.step_ns)
         queued = [task for task in self._tasks.values() if task.state == QUEUED]
         planned = [task for task in queued if task.request.planned is not None]
         waiting = [task for task in queued if task.request.planned is None]
@@ -327,7 +331,9 @@ class Machine(SessionMoves):
         due = next((task for task in planned if task.is_due(self.step) and not task.waits_for(self._theirs, 0)), None)
         if due is not None or cools:
             return due
-        first = min((task for task in waiting if task.needs_agreement), key=Task.turn, default=None)
+        # On every rank the same one, whenever it hears of them.
+        together = (task for task in waiting if task.needs_agreement)
+        first = min(together, key=lambda task: (task.request.created_ns, task.request.id), default=None)
         for task in waiting:
             if task.waits_for(self._theirs, lead):
                 continue
@@ -368,9 +374,6 @@ class Machine(SessionMoves):
         if task.had_session:
             self._cool_until_ns = now.mono_ns + int(self.policy.cooldown_s * NS)
 
-    def _is_cooling(self, now: Now) -> bool:
-        return self._cool_until_ns is not None and now.mono_ns < self._cool_until_ns
-
     def _tell_changes(self, now: Now) -> None:
         """Acknowledge each request that is not as it was when last told; a step alone is no change."""
         reports = self.reports()
@@ -396,31 +399,6 @@ class Machine(SessionMoves):
             if isinstance(action, (moves.Commit, moves.Drop)):
                 _HANDLERS[type(action)](self, action, now)
         self._tell_changes(now)
-
-    # Restarts.
-
-    def _restore(self, memory: Mapping[str, Any], now: Now) -> tuple[moves.Action, ...]:
-        self._ledger.restore(memory)
-        self._said = dict(self._ledger.ended)
-        self._spending.restore(memory["spending"], now)
-        self._agreement.restore(memory["agreement"], now)
-        out: list[moves.Action] = []
-        for document in memory["tasks"]:
-            request = remembered_request(document["request"])
-            if request is None:
-                continue  # it is refused when it comes again
-            if document["had_session"]:  # which ended with its process
-                last = Report.read(document["report"])
-                words = "its process was restarted while it recorded, or was about to", last.reason
-                why = "; ".join(filter(None, words))
-                lost = last._replace(id=request.id, rank=self.rank, state=FAILED, ready=False, reason=why)
-                self._ledger.put(self._ledger.ended, request.id, lost)
-                self._cool_until_ns = now.mono_ns + int(self.policy.cooldown_s * NS)
-                continue
-            if document["first_step"] is not None:
-                self._ledger.commits[request.id] = int(document["first_step"])
-            out += self.handle(moves.RequestReceived(request, tuple(document["suspects"])), now)
-        return (*out, *self.handle(moves.Tick(), now))
 
 
 _HANDLERS: Mapping[type, Callable[[Machine, Any, Now], None]] = {

@@ -133,18 +133,14 @@ class Acknowledge(NamedTuple):
     report: Report
 
 
-class PauseLight(NamedTuple):
-    """Light capture is to stop before the session that is ordered next begins, and to wait for `ResumeLight`."""
-
-
 class ResumeLight(NamedTuple):
     """Light capture may go on."""
 
 
 class StartSession(NamedTuple):
-    """Start a session of this request now, on this thread: it counts as open from now on. Where it is not, answer with
-    `SessionFailed`, or, where the machine's memory could not be saved in time, or another profiler or process comes
-    first, with `SessionPutOff`.
+    """Start a session of this request now, on this thread: it counts as open from now on. Light capture stops before
+    it, and waits for `ResumeLight`. Where it is not begun, answer with `SessionFailed`, or, where the machine's memory
+    could not be saved in time, or another profiler or process comes first, with `SessionPutOff`.
     """
 
     id: str
@@ -168,4 +164,4 @@ Event = Union[
     RequestReceived, CancelReceived, Acknowledged, Commit, Drop, StageEntered, StageLeft, BoundaryEntered,
     BoundaryLeft, StepAdvanced, Tick, SessionStopped, SessionFailed, SessionPutOff, TheirProfiles, GiveWay, Ending,
 ]  # fmt: skip
-Action = Union[Acknowledge, Commit, Drop, PauseLight, ResumeLight, StartSession, StopSession]
+Action = Union[Acknowledge, Commit, Drop, ResumeLight, StartSession, StopSession]

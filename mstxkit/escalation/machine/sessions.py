@@ -19,15 +19,15 @@ COMPLETE = "its stage or sample is complete"
 class SessionMoves:
     """The part of `Machine` that is about sessions."""
 
-    policy: Policy
-    pace: StepPace
-    _steps_by: int | None
-    patience: Patience | None
-    _active: Task | None
-    _occurrence: Occurrence | None
-    _session: CoveringSession | None
-    _spending: Spending
-    _out: list[moves.Action]
+    def __init__(self, policy: Policy) -> None:
+        self.policy, self.pace = policy, StepPace()
+        self.patience: Patience | None = None  # of the other ranks, as its owner says; None: nobody waits, or for ever
+        self._steps_by: int | None = None  # the thread that has said a step last; None: none has
+        self._active: Task | None = None
+        self._occurrence: Occurrence | None = None
+        self._session: CoveringSession | None = None
+        self._spending = Spending(policy)
+        self._out: list[moves.Action] = []
 
     @property
     def step(self) -> int | None:
@@ -49,7 +49,7 @@ class SessionMoves:
         self._session = CoveringSession(*session, steps=() if self.step is None else (self.step,))
         task.state, task.reason = RUNNING, ""
         order = request.id, inside.stage, self.step, request.preset, request.options, seconds, limits.bytes
-        self._out += [moves.PauseLight(), moves.StartSession(*order)]
+        self._out.append(moves.StartSession(*order))
 
     def _cover_steps(self, event: moves.Event, now: Now) -> None:
         """A session of whole steps begins with what the thread that trains says first in one of them: the one that

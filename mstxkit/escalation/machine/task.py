@@ -57,10 +57,6 @@ class Task:
         """Do its ranks have to agree on its first step?"""
         return self.agreeing is not None
 
-    def turn(self) -> tuple[int, str]:
-        """Of requests of several ranks the least comes first: on every rank alike, whenever it hears of them."""
-        return self.request.created_ns, self.request.id
-
     def await_others(self, first: Task, now: Now) -> None:
         """Be ready for the agreement; but for those of one agreeing rank at a time, as no two may get the same step:
         `first` is whose turn it is here.
@@ -121,9 +117,8 @@ class Task:
     def wait(self, for_room: str) -> None:
         """It is queued: for its step, for room in the budgets, or for its turn."""
         planned = self.request.planned
-        self.reason = for_room if planned is None else "; ".join(
-            filter(None, (plans.explain_wait(planned, self.first_step), for_room))
-        )  # fmt: skip
+        for_step = "" if planned is None else plans.explain_wait(planned, self.first_step)
+        self.reason = "; ".join(filter(None, (for_step, for_room)))
 
     def has_recorded(self, stage: str, steps: Sequence[int], size_bytes: int) -> None:
         """A session of this stage, in these steps, is closed and its data is there."""
@@ -275,14 +270,10 @@ class Occurrence:
         self.depth -= 1
         return self.depth <= 0
 
-    def turns_sample(self, is_left: bool, per: str, stages: Sequence[str], thread: int) -> bool:
-        """A boundary is entered: does the sample begin with it? Or it was left: is the sample complete with it?"""
-        if self.sample is None or self.stage not in stages or (per, thread) != (self.sample.per, self.thread):
-            return False
-        if not is_left:
-            return self.passed == self.sample.skip and not self.had_session
-        self.passed += 1
-        return self.passed >= self.sample.skip + self.sample.record
+    def sample_of(self, per: str, stages: Sequence[str], thread: int) -> Sample | None:
+        """Its sample, if this boundary is one of those that it counts; else None."""
+        counts = self.sample is not None and (per, thread) == (self.sample.per, self.thread) and self.stage in stages
+        return self.sample if counts else None
 
     def missed(self) -> str:
         """At its end: what of its sample it had not, and what to ask for; empty where nothing is missing."""

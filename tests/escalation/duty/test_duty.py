@@ -506,7 +506,7 @@ def test_ranks_that_began_together_do_not_say_again_in_lock_step(
         for second in range(1, 600):
             now_s[0] = float(second)
             rank.look()
-            if rank.duty._words._said_at == now_s[0]:
+            if rank.duty._sentry._said_at == now_s[0]:
                 said[-1].append(second)
 
     assert all(44 < later - earlier <= 61 for each in said for earlier, later in zip([0, *each], each))

@@ -260,7 +260,7 @@ def test_a_forked_child_neither_reads_nor_writes_nor_ends_anything(
 
 
 def test_news_that_a_child_inherits_are_not_its_own(make_peer: MakePeer, tmp_path: Path) -> None:  # noqa: F811
-    with_news = RANK + "box._deliver([{'id': 'one'}])"
+    with_news = RANK + "box._news.append({'id': 'one'})"
     peer = make_peer(with_news, AT=str(tmp_path / "run"), HOST=str(tmp_path / "host"), RUN_ID=RUN)
 
     assert peer.ask("fork") == "[False, False, [], False]"

@@ -9,7 +9,6 @@ from builders.escalated_run import control
 from builders.rank_on_duty import UPDATE, NewRank, Rank
 
 from mstxkit.escalation.duty import duty as duties
-from mstxkit.escalation.duty.patience import Patiently
 from mstxkit.store.report import Standing
 
 
@@ -83,23 +82,39 @@ def test_nobody_waits_for_the_only_rank(on_npu: Any) -> None:
 
 
 @pytest.mark.parametrize("backend", ["torch", None])
-def test_without_hccl_its_time_outs_are_no_matter(backend: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HCCL_EXEC_TIMEOUT", "60")
+def test_without_hccl_its_time_outs_are_no_matter(
+    on_npu: Any, backend: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rank = on_npu(world_size=8, HCCL_EXEC_TIMEOUT="60")
+    before = rank.duty._machine.patience
+    monkeypatch.setattr(duties.backends, "find_profiler", lambda: (backend, {}))
+    rank.look()
 
-    assert Patiently(8).of_others(backend, False) is None
+    assert before is not None
+    assert rank.duty._machine.patience is None
 
 
-def test_what_start_and_stop_took_here_is_left_for_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HCCL_EXEC_TIMEOUT", "60")
-    clock = iter([0.0, 5.0, 100.0, 107.0])
-    monkeypatch.setattr("mstxkit.escalation.duty.patience.time.monotonic", lambda: next(clock))
-    patiently = Patiently(8)
-    with patiently.begins("full"):
-        pass
-    with patiently.ends():
-        pass
+def test_what_start_and_stop_took_here_is_left_for_the_next(on_npu: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    rank = on_npu(world_size=8, HCCL_EXEC_TIMEOUT="60")
+    now_s = [0.0]
+    monkeypatch.setattr(duties.time, "monotonic", lambda: now_s[0])
+    for name, takes_s in (("begin", 5.0), ("end", 7.0)):
+        monkeypatch.setattr(rank.session, name, slowed(getattr(rank.session, name), now_s, takes_s))
+    rank.ask(occurrences=1)
+    rank.once(UPDATE)
+    rank.look()
 
-    patience = patiently.of_others("torch_npu", False)
+    patience = rank.duty._machine.patience
 
     assert patience is not None
     assert (patience.bound_s("full"), patience.bound_s("light")) == (18, 30)
+
+
+def slowed(call: Callable[..., Any], now_s: list[float], takes_s: float) -> Callable[..., Any]:
+    """The same, by a clock that goes on by so much meanwhile."""
+
+    def called(*given: Any) -> Any:
+        now_s[0] += takes_s
+        return call(*given)
+
+    return called

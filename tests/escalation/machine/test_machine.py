@@ -26,12 +26,11 @@ def test_the_next_entry_of_the_stage_is_covered_and_light_capture_returns(world:
     rank.run("actor_update")
 
     assert [type(action).__name__ for action in rank.did if not isinstance(action, moves.Acknowledge)] == [
-        "PauseLight",
         "StartSession",
         "StopSession",
         "ResumeLight",
     ]
-    assert rank.did[1] == moves.StartSession(asked.id, "actor_update", 8, "kernels", (), 50.0, None)
+    assert rank.did[0] == moves.StartSession(asked.id, "actor_update", 8, "kernels", (), 50.0, None)
     assert [report.state for report in rank.said] == ["armed", "running", "draining", "armed"]
 
 
@@ -52,7 +51,7 @@ def test_an_event_in_the_middle_of_another_takes_none_of_its_actions_away(world:
     assert rank.machine is not None
     actions = rank.machine.handle(moves.StageEntered("actor_update", Interrupted(0)), world.now())
 
-    assert [type(action).__name__ for action in actions] == ["PauseLight", "StartSession", "Acknowledge"]
+    assert [type(action).__name__ for action in actions] == ["StartSession", "Acknowledge"]
 
 
 def test_what_is_heard_inside_a_step_begins_with_the_first_occurrence_of_a_later_one_and_says_so(
@@ -741,7 +740,7 @@ def test_what_is_not_the_memory_of_a_machine_is_no_crash(world: World) -> None:
 
     for memory in damaged:
         with pytest.raises(ConfigError, match="memory"):
-            Machine.restored(0, 1, memory, world.now())
+            Machine(0, 1).restore(memory, world.now())
 
 
 def test_a_rank_that_goes_on_with_an_older_mstxkit_remembers_what_it_has_done(world: World, rank: Rank) -> None:
