@@ -9,14 +9,12 @@ import typer
 
 from ..errors import PatchError
 from ..patching.declare import EXTRA
-from ..patching.registry import EXTRA_SUFFIX
 from ..patching.report import APPLIED, FAILED, STATES, WAITING, TargetState
 from ..patching.sheet import YAML_SUFFIXES
 from ..patching.symbols import HELD
 from ..reading.report.escape import for_rich
 from ..store.values import group_by
 from . import FOUND_WRONG, WRONG_USE, _checks, _importing, _show
-from ._checks import find_version
 
 _NAMES_HELP = "With --patches: import roots, name+extra, or .yaml files of targets, each target shown.  [default: all]"
 
@@ -67,10 +65,10 @@ def show_patches(frameworks: list[str], import_them: bool, json: bool) -> None:
     for name, patch in wanted:
         version, states, error = None, list[TargetState](), ""
         if presence.spec_of(patch.framework, folder) is not None:
-            version = find_version(patch.framework) or ""
+            version = _checks.find_version(patch.framework) or ""
             sources = symbols.find_symbols(folder)
             states, error = _importing.in_a_process(name) if import_them else (sources.states(patch), "")
-        is_whole = name.endswith((EXTRA_SUFFIX, *YAML_SUFFIXES))
+        is_whole = name.endswith((registry.EXTRA_SUFFIX, *YAML_SUFFIXES))
         supported.append(Support(patch.framework, is_whole, version, states, error))
     if json:
         plain = [[target._asdict() for target in support.targets] for support in supported]

@@ -161,7 +161,7 @@ class Entry(Prepared):
         step = self.step
         if step is None:
             return None
-        read: Any = step if isinstance(step, Expression) else lambda given, named: step(*given, **named)
+        read: Any = step if isinstance(step, Expression) else lambda args, kwargs: step(*args, **kwargs)
         value = self._read_value("step", read, args, kwargs)
         return value if type(value) is int else None
 

@@ -167,8 +167,8 @@ def _find_parameter(name: str, text: str, signature: inspect.Signature) -> Begin
         return Argument(name, place, name in named, travels, default if travels else None)
     near = difflib.get_close_matches(name, list(signature.parameters), n=1)
     advice = f"; did you mean {near[0]}? It has:" if near else ", it has:"
-    known = ", ".join(signature.parameters) or "none"
-    raise ExpressionError(f"{text!r}: the function has no parameter {name}{advice} {known}")
+    names = ", ".join(signature.parameters) or "none"
+    raise ExpressionError(f"{text!r}: the function has no parameter {name}{advice} {names}")
 
 
 def _read_literal(tree: ast.AST, text: object) -> int | str:
