@@ -17,7 +17,6 @@ import sqlite3
 import sys
 import time
 from contextlib import closing
-from itertools import compress
 from pathlib import Path
 from typing import Any, Iterator, Mapping, NamedTuple, Sequence
 
@@ -67,8 +66,7 @@ def read_collectives(database: Path) -> list[DeviceCollective]:
             rows = list(_read_rows(base, tables))
     except (sqlite3.Error, OSError):
         return []
-    are_usable = ([*map(type, row)] == [str, int, int] for row in rows)
-    usable = map(DeviceCollective._make, compress(rows, are_usable))
+    usable = (DeviceCollective(*row) for row in rows if [*map(type, row)] == [str, int, int])
     return [row for row in usable if 0 <= row.start_ns <= row.end_ns]
 
 

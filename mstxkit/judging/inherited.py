@@ -72,17 +72,16 @@ class InheritedVerdicts:
         for key, waiting in list(self._waiting.items()):
             by_rings = waiting.verdict.evidence.get("where") in (INSIDE, LINK)
             is_told = waiting.verdict.role == step.role and step.step > (waiting.verdict.step or -1)
-            if not is_told or (is_late and not by_rings):
-                continue
-            share = None if by_rings and not has_rings else _share_left(waiting.verdict, history)
-            gone = waiting.gone if share is None else add_gone(waiting.gone, share)
-            unheard_of = waiting.unheard_of + 1 if share is None else 0
-            self._waiting[key] = waiting = waiting._replace(gone=gone, unheard_of=unheard_of)
-            is_explained = waiting.verdict.kind in OF_NOBODY and waiting.verdict.stage in explained
-            why = EXPLAINED if is_explained else _why_gone(waiting, step.step)
-            if why:
-                del self._waiting[key]
-                yield waiting.verdict._replace(step=step.step, time_ns=now_ns, withdrawn=why)
+            if is_told and (by_rings or not is_late):
+                share = None if by_rings and not has_rings else _share_left(waiting.verdict, history)
+                gone = waiting.gone if share is None else add_gone(waiting.gone, share)
+                unheard_of = waiting.unheard_of + 1 if share is None else 0
+                self._waiting[key] = waiting = waiting._replace(gone=gone, unheard_of=unheard_of)
+                is_explained = waiting.verdict.kind in OF_NOBODY and waiting.verdict.stage in explained
+                why = EXPLAINED if is_explained else _why_gone(waiting, step.step)
+                if why:
+                    del self._waiting[key]
+                    yield waiting.verdict._replace(step=step.step, time_ns=now_ns, withdrawn=why)
 
 
 def _cause_of(verdict: Verdict) -> tuple[object, ...]:

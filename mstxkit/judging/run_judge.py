@@ -27,7 +27,7 @@ from .controller import Controller, Outcome
 from .directory import SendingHost
 from .escalations import Escalations
 from .light_steps import LightSteps
-from .speakers import RequestNews
+from .request_news import RequestNews
 from .steps import Closing
 
 _LISTED_EVERY_S, _FIGURES_EVERY_S, _SETTINGS_EVERY_S = 3.0, 0.5, 2.0

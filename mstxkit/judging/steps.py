@@ -239,7 +239,10 @@ class RoleBook:
             table = self._tables[step]
             for new in self._waiting.pop(step):
                 table.grow(len(self._members), len(self._stages))
-                table.values[:, new.members, new.stages] = _in_seconds(new.rows, new.entered_s)
+                rows, unknowns = new.rows, _UNKNOWN.items()
+                work = [np.where(rows[of] == unknown, np.nan, rows[of].astype(np.float64)) for of, unknown in unknowns]
+                took_s, count = map(_unpack_seconds, (rows["span"], rows["total"])), rows["occurrences"]
+                table.values[:, new.members, new.stages] = np.stack([new.entered_s, *took_s, count, *work])
                 table.changed_s = now_s
 
     def due(self, now_s: float, closing: Closing, at_once: bool = False) -> Iterator[RoleStep]:
@@ -317,13 +320,6 @@ class RoleBook:
             np.zeros(len(members)),
             waits_for={key: whom for key, whom in waits_for.items() if self.stage(key) in stages},
         )  # fmt: skip
-
-
-def _in_seconds(rows: Rows, entered_s: Seconds) -> Seconds:
-    """(places, rows)."""
-    work = [np.where(rows[of] == unknown, np.nan, rows[of].astype(np.float64)) for of, unknown in _UNKNOWN.items()]
-    count = rows["occurrences"].astype(np.float64)
-    return np.stack([entered_s, _unpack_seconds(rows["span"]), _unpack_seconds(rows["total"]), count, *work])
 
 
 def _unpack_seconds(packed: npt.NDArray[np.uint32]) -> Seconds:

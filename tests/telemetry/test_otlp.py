@@ -16,7 +16,7 @@ from builders.waiting import until
 
 trace_service_pb2 = pytest.importorskip("opentelemetry.proto.collector.trace.v1.trace_service_pb2")
 
-from mstxkit.judging import speakers  # noqa: E402
+from mstxkit.judging import request_news  # noqa: E402
 from mstxkit.judging.run_judge import RunJudge  # noqa: E402
 from mstxkit.reading import otlp_spans  # noqa: E402
 from mstxkit.store.job_file import JobState  # noqa: E402
@@ -143,7 +143,7 @@ def test_what_becomes_of_a_request_is_a_span_since_it_was_asked_for_below_the_ve
 def test_who_judges_sends_what_becomes_of_requests_as_it_happens(
     collector: Collector, tmp_path: Any, hurried: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(speakers, "_LOOKS_EVERY_S", 0.0)
+    monkeypatch.setattr(request_news, "_LOOKS_EVERY_S", 0.0)
     run = run_of(tmp_path / "run")
     run_judge = RunJudge(
         run, RUN_ID, "controller", outlets=Outlets(run, RUN_ID, check_metrics(f"otlp:{collector.url}"))

@@ -9,8 +9,8 @@ import pytest
 from builders.escalated_run import GONE, NS, control, left, run_of, say
 from builders.run_files import RUN_ID
 
-from mstxkit.judging import acting, speakers
-from mstxkit.judging.speakers import RequestNews
+from mstxkit.judging import acting, request_news
+from mstxkit.judging.request_news import RequestNews
 from mstxkit.store import messages
 from mstxkit.store.report import ARMED, DONE, EXPIRED, FAILED, QUEUED, RUNNING, EscalationNews, Report
 from mstxkit.store.verdicts import Verdict
@@ -19,7 +19,7 @@ from mstxkit.store.verdicts import Verdict
 @pytest.fixture
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Four ranks; it is looked at as often as somebody looks."""
-    monkeypatch.setattr(speakers, "_LOOKS_EVERY_S", 0.0)
+    monkeypatch.setattr(request_news, "_LOOKS_EVERY_S", 0.0)
     return run_of(tmp_path / "run")
 
 
