@@ -240,23 +240,20 @@ def only_observes(speakers: Sequence[Heard]) -> bool:
 
 
 def _choose_ranks(verdict: Verdict, able: dict[int, Heard], blamed: Collection[int]) -> list[int]:
+    """Those of its group where none is blamed; else that rank, and one of its group: with the same part of the model
+    where that is known, of another host where there is one.
+    """
     if verdict.rank is None:
         some = [rank for rank in verdict.group if rank in able][:GROUP_AT_MOST] if verdict.group else list(able)[:2]
         return some if len(some) > 1 or not verdict.group else []
     if verdict.rank not in able:
         return []
-    peer = _choose_peer(verdict, able, blamed)
-    return [verdict.rank] if peer is None else [verdict.rank, peer]
-
-
-def _choose_peer(verdict: Verdict, able: dict[int, Heard], blamed: Collection[int]) -> int | None:
-    """One of its group, with the same part of the model where that is known, of another host where there is one."""
-    own = able[verdict.rank or 0]
+    own = able[verdict.rank]
     group = set(verdict.group) if verdict.rank in verdict.group else set(able)
     healthy = [rank for rank in able if rank in group and rank != verdict.rank and rank not in blamed]
     alike = [rank for rank in healthy if _part_of(able[rank]) == _part_of(own)] or healthy
     elsewhere = [rank for rank in alike if able[rank].acknowledgement.host != own.acknowledgement.host]
-    return next(iter(elsewhere or alike), None)
+    return [verdict.rank, *(elsewhere or alike)[:1]]
 
 
 def name_ranks(ranks: Collection[int]) -> str:

@@ -14,8 +14,7 @@ import numpy as np
 from ..store.values import forget_oldest
 from .evidence import Seconds, Whole
 
-Vertex = tuple[float, float]
-Polygon = list[Vertex]
+Polygon = list[tuple[float, float]]
 
 # Wall clocks of two hosts, where nobody has exchanged anything: what NTP over a busy network may leave.
 WALL_ERROR_NS = 50_000_000
@@ -46,9 +45,10 @@ class ClockExchange(NamedTuple):
 
 
 class PeerClock:
-    """One host's CLOCK_MONOTONIC against the reference's."""
+    """One host's clocks: the wall clock as it was asked of late, CLOCK_MONOTONIC against the reference's."""
 
     def __init__(self) -> None:
+        self._wall, self._looks = (0, 0), _BRACKETS
         self._kept: list[ClockExchange] = []
         self._polygon: Polygon = []
         self._origin = ClockExchange(0, 0, 0, 0)
@@ -57,6 +57,22 @@ class PeerClock:
     def is_known(self) -> bool:
         """Was there any exchange?"""
         return bool(self._polygon)
+
+    def look(self, half_ns: int, offset_ns: int) -> None:
+        """Its wall clock was asked. `half_ns`: half the bracket in which both clocks were asked, over 0. `offset_ns`:
+        CLOCK_REALTIME less CLOCK_MONOTONIC.
+        """
+        self._looks += 1
+        is_set = abs(offset_ns - self._wall[1]) > WALL_ERROR_NS + half_ns  # or its host was asleep
+        if half_ns <= self._wall[0] or self._looks > _BRACKETS or is_set:
+            self._wall, self._looks = (half_ns, offset_ns), 0
+
+    def by_wall(self) -> tuple[int, float] | None:
+        """What makes its wall clock of its CLOCK_MONOTONIC, as it was asked within the least time, and the error of
+        that, ns; None where it has never said so.
+        """
+        half_ns, offset_ns = self._wall
+        return (offset_ns, float(WALL_ERROR_NS + half_ns)) if half_ns else None
 
     def add(self, exchanged: ClockExchange) -> None:
         """Take one exchange more; what is none is left out. *Cost*: about a millisecond."""
@@ -135,29 +151,6 @@ def _clip_polygon(polygon: Polygon, by_first: float, by_second: float, at_most: 
     return kept
 
 
-class _HostClock:
-    """What is known of one host's clock: its wall clock as it was asked of late, and exchanges with the reference."""
-
-    def __init__(self) -> None:
-        self._wall, self._looks, self.peer = (0, 0), _BRACKETS, PeerClock()
-
-    def look(self, half_ns: int, offset_ns: int) -> None:
-        """Its wall clock was asked. `half_ns`: half the bracket in which both clocks were asked, over 0. `offset_ns`:
-        CLOCK_REALTIME less CLOCK_MONOTONIC.
-        """
-        self._looks += 1
-        is_set = abs(offset_ns - self._wall[1]) > WALL_ERROR_NS + half_ns  # or its host was asleep
-        if half_ns <= self._wall[0] or self._looks > _BRACKETS or is_set:
-            self._wall, self._looks = (half_ns, offset_ns), 0
-
-    def by_wall(self) -> tuple[int, float] | None:
-        """What makes its wall clock of its CLOCK_MONOTONIC, as it was asked within the least time, and the error of
-        that, ns; None where it has never said so.
-        """
-        half_ns, offset_ns = self._wall
-        return (offset_ns, float(WALL_ERROR_NS + half_ns)) if half_ns else None
-
-
 class HostClocks:
     """Every host's clock on one aligned clock: the wall clock of the reference, which is whoever judges.
 
@@ -171,21 +164,21 @@ class HostClocks:
 
     def __init__(self, boot: str = "", wall_offset_ns: int = 0, at_most: int = CLOCKS_AT_MOST) -> None:
         self._boot, self._wall_offset_ns, self._at_most = boot, wall_offset_ns, at_most
-        self._clocks: dict[str, _HostClock] = {}
+        self._clocks: dict[str, PeerClock] = {}
 
     def take(self, boot: str, clock: tuple[int, int, int] | None, rows: object) -> None:
         """What one batch says of the clock of its host: CLOCK_MONOTONIC, CLOCK_REALTIME and half the bracket in which
         both were asked, ns; and its exchanges. What is none with this reference is left out, and what are more than a
         host makes. *Cost*: a millisecond for each exchange.
         """
-        clock_of_host = self._clocks.pop(boot) if boot in self._clocks else _HostClock()
+        clock_of_host = self._clocks.pop(boot, None) or PeerClock()
         self._clocks[boot] = clock_of_host  # now the last one
         forget_oldest(self._clocks, self._at_most)
         if clock is not None:
             clock_of_host.look(clock[2] or 1, clock[1] - clock[0])
         for row in rows[:_ROWS_AT_MOST] if isinstance(rows, list) else []:
             if isinstance(row, list) and len(row) == 5 and row[0] == self._boot:
-                clock_of_host.peer.add(ClockExchange(*row[1:]))
+                clock_of_host.add(ClockExchange(*row[1:]))
 
     def aligned(self, boot: str, here_ns: Whole) -> tuple[Whole, Seconds]:
         """Times of a host on the aligned clock and the bound of the error of each, both in ns."""
@@ -197,9 +190,9 @@ class HostClocks:
         of_wall = None if of_host is None else of_host.by_wall()
         offset_ns, error_ns = of_wall or (reference_ns, float("inf"))
         by_wall, wall_error = here_ns + offset_ns, np.full(len(here_ns), error_ns)
-        if of_host is None or not of_host.peer.is_known:
+        if of_host is None or not of_host.is_known:
             return by_wall, wall_error
-        times, error = of_host.peer.to_reference(here_ns)
+        times, error = of_host.to_reference(here_ns)
         # Over files an exchange may be vaguer than wall clocks are.
         is_vaguer = error > wall_error
         return np.where(is_vaguer, by_wall, times + reference_ns), np.where(is_vaguer, wall_error, error)

@@ -21,12 +21,11 @@ from ..store.values import whole_number
 from ..store.verdicts import Verdict
 from . import figures, settings
 from .cpu_waits import CpuWaits
-from .directory import Directory, SendingHost
+from .directory import NOBODY, Directory, HandingProcesses, SendingHost
 from .entering import EnteredSteps, rows_in
 from .evidence import Peer, RoleStep, Seconds, Whole
 from .judge import JobJudge
 from .judged import RINGS, Judged, Want
-from .members import NOBODY, HandingProcesses
 from .steps import ROW, Closing, RoleBook
 
 ROLES_AT_MOST, STAGES_OF_A_PROCESS = 64, 256

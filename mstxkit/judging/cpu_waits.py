@@ -66,8 +66,8 @@ class CpuWaits:
         are_whole = all(type(number) is int and 0 <= number < 1 << 62 for number in counts)
         if not process or len(counts) != 3 or not are_whole:
             return
-        before = self._counted.pop(process, None)  # those that were heard last are at the end
-        self._counted[process] = _Counted(*counts) if before is None else before.next(*counts)
+        before = self._counted.pop(process, None) or _Counted(*counts)  # those that were heard last are at the end
+        self._counted[process] = before.next(*counts)
         forget_oldest(self._counted, AT_MOST)
 
     def of(self, members: Iterable[Peer]) -> Seconds | None:

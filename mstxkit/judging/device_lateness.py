@@ -66,16 +66,18 @@ def read_collectives(database: Path) -> list[DeviceCollective]:
             rows = list(_read_rows(base, tables))
     except (sqlite3.Error, OSError):
         return []
-    return [row for row in rows if 0 <= row.start_ns <= row.end_ns]
+    usable = (DeviceCollective(*row) for row in rows if [*map(type, row)] == [str, int, int])
+    return [row for row in usable if 0 <= row.start_ns <= row.end_ns]
 
 
-def _read_rows(base: sqlite3.Connection, tables: set[str]) -> Iterator[DeviceCollective]:
+def _read_rows(base: sqlite3.Connection, tables: set[str]) -> Iterator[tuple[Any, Any, Any]]:
+    """Group, start and end of what needs everybody's data, as the database has them, whatever they are."""
     if {"COMMUNICATION_OP", "STRING_IDS"} <= tables:
         has_any = False
         for group, start, end, name in base.execute(_OPERATIONS, (_ROWS_AT_MOST,)):
             has_any = True
             if not isinstance(name, str) or needs_all(name):
-                yield _as_collective(group, start, end)
+                yield group, start, end
         if has_any:
             return
     if {"MSTX_EVENTS", "STRING_IDS", "TASK"} <= tables:
@@ -85,13 +87,8 @@ def _read_rows(base: sqlite3.Connection, tables: set[str]) -> Iterator[DeviceCol
             except (TypeError, ValueError, RecursionError):
                 fields = None
             group, name = (fields.get(key) if isinstance(fields, dict) else None for key in ("groupName", "opName"))
-            is_of_all = not isinstance(name, str) or needs_all(name)
-            yield _as_collective(group if is_of_all else None, start, end)
-
-
-def _as_collective(group: Any, start: Any, end: Any) -> DeviceCollective:
-    is_usable = isinstance(group, str) and type(start) is int and type(end) is int
-    return DeviceCollective(group, start, end) if is_usable else DeviceCollective("", -1, -1)
+            if not isinstance(name, str) or needs_all(name):
+                yield group, start, end
 
 
 def join_collectives(of_ranks: Mapping[int, Sequence[DeviceCollective]]) -> Collectives | None:
@@ -103,8 +100,7 @@ def join_collectives(of_ranks: Mapping[int, Sequence[DeviceCollective]]) -> Coll
     """
     of_members, ranks = list(of_ranks.values()), np.array(list(of_ranks))
     names = sorted({each.group for member in of_members for each in member if each.group})
-    parts = [_of_group(number, name, of_members) for number, name in enumerate(names)]
-    rows = [row for part in parts for row in part]
+    rows = [row for number, name in enumerate(names) for row in _of_group(number, name, of_members)]
     if not rows:
         return None
     member, group, sequence, entered, left = (np.array(column) for column in zip(*rows))

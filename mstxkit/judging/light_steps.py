@@ -9,6 +9,7 @@ budgets are each rank's own, as for any request.
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Iterable
 
@@ -38,23 +39,18 @@ class LightSteps:
         """
         is_time = self._asked < _AT_MOST and abs(now_s - self._asked_s) >= _EVERY_S
         for want in wants if is_time else ():
-            id = self._ask(want, want.stage) if want.kind == LIGHT and want.stage is not None else ""
-            if id:
-                self._asked, self._asked_s = self._asked + 1, now_s
-                return id
+            if want.kind != LIGHT or want.stage is None:
+                continue
+            able = {  # who has an NPU's profiler, and runs the stage
+                speaker.rank for speaker in fate.read_heard(self._speakers.control)
+                if (not want.role or speaker.acknowledgement.role in ("", want.role))
+                and (not want.ranks or speaker.rank in want.ranks)
+                and speaker.standing.backend in _NPU and want.stage in speaker.keys
+            }  # fmt: skip
+            wish = Wish(f"after step {want.since_step - 1}", want.stage, tuple(sorted(able)), _PRESET, want.why)
+            if len(able) > 1:  # of one alone nobody can say that it is late
+                with suppress(MstxkitError, OSError):
+                    id = self._speakers.ask(wish, "", time.time_ns())
+                    self._asked, self._asked_s = self._asked + 1, now_s
+                    return id
         return ""
-
-    def _ask(self, want: Want, stage: str) -> str:
-        able = {  # who has an NPU's profiler, and runs the stage
-            speaker.rank for speaker in fate.read_heard(self._speakers.control)
-            if (not want.role or speaker.acknowledgement.role in ("", want.role))
-            and (not want.ranks or speaker.rank in want.ranks)
-            and speaker.standing.backend in _NPU and stage in speaker.keys
-        }  # fmt: skip
-        if len(able) < 2:  # of one alone nobody can say that it is late
-            return ""
-        wish = Wish(f"after step {want.since_step - 1}", stage, tuple(sorted(able)), _PRESET, want.why)
-        try:
-            return self._speakers.ask(wish, "", time.time_ns())
-        except (MstxkitError, OSError):
-            return ""

@@ -6,6 +6,7 @@ Who judges the job says what is shown. Where nobody does, the job is judged here
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, Callable, NamedTuple, TypeVar, cast
@@ -66,7 +67,10 @@ class LiveReader:
 
     def look(self) -> LiveState:
         """What is there now. *Cost*: a call a host, and the files that have changed."""
-        return self._seen()._replace(incident=self._read_incident())
+        names = incidents.list_names(self._run)[-_INCIDENTS_AT_MOST:]
+        files = (incidents.folder_of(self._run, name) / layout.INCIDENT_FILE for name in names)
+        states = [*zip(names, map(documents.state_of, files))]
+        return self._seen()._replace(incident=self._read_anew("incident", states, lambda: self._gravest(names)))
 
     def _seen(self) -> LiveState:
         where = self._where()
@@ -114,21 +118,13 @@ class LiveReader:
             self._kept[what] = states, read()
         return cast("T", self._kept[what][1])
 
-    def _read_incident(self) -> Incident | None:
-        names = incidents.list_names(self._run)[-_INCIDENTS_AT_MOST:]
-        files = (incidents.folder_of(self._run, name) / layout.INCIDENT_FILE for name in names)
-        states = [*zip(names, map(documents.state_of, files))]
-        return self._read_anew("incident", states, lambda: self._gravest(names))
-
     def _gravest(self, names: list[str]) -> Incident | None:
         """Who asks for one while the job hangs, still wants to see that it does."""
         going_on: list[Incident] = []
         for name in names:
-            try:
+            with suppress(Unusable):
                 incident = incidents.read_summary(self._run, name, self._run_id)
-            except Unusable:
-                continue
-            going_on += [incident] if incident is not None and not incident.over_ns else []
+                going_on += [incident] if incident is not None and not incident.over_ns else []
         return max(going_on, key=lambda going: (going.kind != incidents.REQUEST, going.incident), default=None)
 
     def _where(self) -> tuple[Whereabouts, ...]:

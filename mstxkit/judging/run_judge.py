@@ -117,10 +117,8 @@ class RunJudge:
 
     def verdicts(self) -> list[Verdict]:
         """All as they were said last, withdrawn ones too, oldest first; hangs as the run has them by now."""
-        return sorted([*self._lines.values(), *self._hangs()], key=lambda verdict: (verdict.time_ns, verdict.id))
-
-    def _hangs(self) -> list[Verdict]:
-        return verdicts.read_verdicts(self._run, by=verdicts.BY_WATCHMEN)
+        every = [*self._lines.values(), *verdicts.read_verdicts(self._run, by=verdicts.BY_WATCHMEN)]
+        return sorted(every, key=lambda verdict: (verdict.time_ns, verdict.id))
 
     def hold(self, lock: int | None) -> None:
         """Write into the run if this is its judge's lock, and only then; None: another one holds it."""
@@ -212,12 +210,11 @@ class RunJudge:
         return list(asked.values())
 
     def _look_at_settings(self, now_s: float) -> None:
-        if abs(now_s - self._settings_s) >= _SETTINGS_EVERY_S:
-            self._settings_s = now_s
-            state = documents.state_of(self._run / layout.CONTROL / layout.SETTINGS)
-            if state == self._settings_state:
-                return
-            self._settings_state = state
+        if abs(now_s - self._settings_s) < _SETTINGS_EVERY_S:
+            return
+        before, state = self._settings_state, documents.state_of(self._run / layout.CONTROL / layout.SETTINGS)
+        self._settings_s, self._settings_state = now_s, state
+        if state != before:
             with suppress(MstxkitError):  # those that are in force stay so
                 self.controller.apply(settings_file.read_settings(self._run, self._run_id))
 
@@ -259,7 +256,8 @@ class RunJudge:
         state = self.state()
         if self._outlets is not None:
             standing = [self._lines.get(verdict.id, verdict) for verdict in self.controller.judge.standing()]
-            standing += (hang for hang in self._hangs() if not hang.withdrawn)
+            hangs = verdicts.read_verdicts(self._run, by=verdicts.BY_WATCHMEN)
+            standing += (hang for hang in hangs if not hang.withdrawn)
             self._outlets.show(state, standing)
         return state
 

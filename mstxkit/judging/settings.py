@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from contextlib import suppress
 from dataclasses import dataclass, fields, replace
 from typing import Any, Iterator, Mapping, NamedTuple, TypeVar
 
@@ -70,10 +71,8 @@ def of_json(values: Mapping[str, Any]) -> JudgeSettings:
     """The defaults with what is allowed of these; anything else is left out: they come from a file or a message."""
     settings = default_settings()
     for name, value in values.items():
-        try:
+        with suppress(MstxkitError):
             settings = change_setting(settings, str(name), str(value))
-        except MstxkitError:
-            continue
     return settings
 
 

@@ -27,6 +27,7 @@ ROW = np.dtype(summaries.FIELDS)
 # Places of a table; the first two are times, the others what `RoleStep` has.
 _ENTERED, _SPAN, _TOTAL, _COUNT, _TOKENS, _RESPONSES, _LONGEST_RESPONSE = range(7)
 _PLACES = 7
+_UNKNOWN = {"tokens": summaries.UNKNOWN_32, "responses": summaries.UNKNOWN_16, "longest_response": summaries.UNKNOWN_32}
 _TRIES = 64
 # A step that some have handed over is kept open for so many times as long as steps take here, and no longer than that.
 _PATIENCE, _PATIENCE_AT_MOST_S, _PACE_SHARE = 2.0, 7200.0, 0.2
@@ -104,12 +105,9 @@ class RoleBook:
 
     def stage(self, key: str) -> int:
         """The number of a stage here; -1: there are too many."""
-        number = self._stages.get(key)
-        if number is None:
-            if len(self._stages) >= STAGES_AT_MOST:
-                return -1
-            number = self._stages[key] = len(self._stages)
-        return number
+        if key not in self._stages and len(self._stages) < STAGES_AT_MOST:
+            self._stages[key] = len(self._stages)
+        return self._stages.get(key, -1)
 
     def member(self, peer: Peer, waits_for: Mapping[str, str] = {}) -> int:
         """The number of a member here; -1: there are too many, or its place is another one's since it was replaced.
@@ -123,7 +121,11 @@ class RoleBook:
             return number
         if peer.process in self._gone:
             return -1
-        self._end_same(peer)
+        # What this rank was before has ended, also where nobody has said so: it was started again.
+        if peer.rank is not None:
+            self.end(self._by_rank.get((peer.rank, peer.part), ""))
+        self._by_rank[peer.rank, peer.part] = peer.process
+        forget_oldest(self._by_rank, MEMBERS_AT_MOST)
         number = self._free_place()
         if number < 0:
             return -1
@@ -132,15 +134,6 @@ class RoleBook:
         self._newest[number], self._newest_s[number] = -1, -np.inf
         self._counts_anew[number], self._turns[number] = False, 0
         return number
-
-    def _end_same(self, peer: Peer) -> None:
-        """What this rank was before has ended, also where nobody has said so: it was started again."""
-        key = (peer.rank, peer.part)
-        before = self._by_rank.get(key)
-        if peer.rank is not None and before is not None:
-            self.end(before)
-        self._by_rank[key] = peer.process
-        forget_oldest(self._by_rank, MEMBERS_AT_MOST)
 
     def _free_place(self) -> int:
         """That of a member that has ended, of whom no open step has anything; else another one."""
@@ -246,7 +239,10 @@ class RoleBook:
             table = self._tables[step]
             for new in self._waiting.pop(step):
                 table.grow(len(self._members), len(self._stages))
-                table.values[:, new.members, new.stages] = _in_seconds(new.rows, new.entered_s)
+                rows, unknowns = new.rows, _UNKNOWN.items()
+                work = [np.where(rows[of] == unknown, np.nan, rows[of].astype(np.float64)) for of, unknown in unknowns]
+                took_s, count = map(_unpack_seconds, (rows["span"], rows["total"])), rows["occurrences"]
+                table.values[:, new.members, new.stages] = np.stack([new.entered_s, *took_s, count, *work])
                 table.changed_s = now_s
 
     def due(self, now_s: float, closing: Closing, at_once: bool = False) -> Iterator[RoleStep]:
@@ -324,19 +320,6 @@ class RoleBook:
             np.zeros(len(members)),
             waits_for={key: whom for key, whom in waits_for.items() if self.stage(key) in stages},
         )  # fmt: skip
-
-
-def _in_seconds(rows: Rows, entered_s: Seconds) -> Seconds:
-    """(places, rows)."""
-    work = [
-        np.where(rows[name] == unknown, np.nan, rows[name].astype(np.float64))
-        for name, unknown in (
-            ("tokens", summaries.UNKNOWN_32), ("responses", summaries.UNKNOWN_16),
-            ("longest_response", summaries.UNKNOWN_32),
-        )
-    ]  # fmt: skip
-    count = rows["occurrences"].astype(np.float64)
-    return np.stack([entered_s, _unpack_seconds(rows["span"]), _unpack_seconds(rows["total"]), count, *work])
 
 
 def _unpack_seconds(packed: npt.NDArray[np.uint32]) -> Seconds:

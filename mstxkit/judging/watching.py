@@ -135,14 +135,13 @@ def change(run: Path, run_id: str, values: dict[str, float], within_s: float = _
     deadline = time.monotonic() + within_s
     while True:
         run_judge.look()
-        since_s = time.time() - _SILENT_S
-        missing = tuple(host.host for host in run_judge.controller.directory.without_settings(after.version, since_s))
+        hosts = [host for host in run_judge.controller.directory.hosts.values() if not host.has_ended]
+        late = [host for host in hosts if host.settings < after.version]
+        missing = tuple(host.host for host in late if host.seen_s >= time.time() - _SILENT_S)
         judge: bool | None = None
         if judge_lock.is_held(run):
             figures = settings_file.read_figures(run / layout.VERDICTS / layout.FIGURES, run_id)
             judge = figures is not None and figures.settings >= after.version
         if (not missing and judge is not False) or time.monotonic() > deadline:
-            hosts = run_judge.controller.directory.hosts.values()
-            has = sum(not host.has_ended and host.settings >= after.version for host in hosts)
-            return Acceptance(after, judge, has, missing)
+            return Acceptance(after, judge, len(hosts) - len(late), missing)
         time.sleep(_LOOKS_EVERY_S)
