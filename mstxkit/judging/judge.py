@@ -160,9 +160,7 @@ class JobJudge:
         for standing in compress(own, is_told):
             yield from self._said_again(standing, step, now_ns)
         gone = [standing for standing in own if standing not in self._standing]  # their tests have begun anew
-        new = [
-            finding for finding in findings.values() if not any(standing.is_of_same_ranks(finding) for standing in gone)
-        ]
+        new = [finding for finding in findings.values() if not any(of.is_of_same_ranks(finding) for of in gone)]
         yield from self._say_new(step, new, shown, now_ns)
 
     def _say_new(self, step: RoleStep, findings: list[Finding], shown: RoleFound, now_ns: int) -> Iterator[Verdict]:

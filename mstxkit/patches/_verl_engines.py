@@ -76,17 +76,14 @@ LEGACY_MEGATRON = tuple(
 _PIPELINED = sample_interleaved("self.engine_config.pipeline_model_parallel_size > 1", until_next=True)
 BATCHES = tuple(
     target
-    for engine in (
-        f"{ENGINE}.fsdp.transformer_impl:FSDPEngine",
-        f"{ENGINE}.megatron.transformer_impl:MegatronEngine",
-        f"{ENGINE}.torchtitan.transformer_impl:TorchTitanEngine",
-        f"{ENGINE}.automodel.transformer_impl:AutomodelEngine",
+    for engine, sampling in (
+        (f"{ENGINE}.fsdp.transformer_impl:FSDPEngine", GOES_ON),
+        (f"{ENGINE}.megatron.transformer_impl:MegatronEngine", _PIPELINED),
+        (f"{ENGINE}.torchtitan.transformer_impl:TorchTitanEngine", GOES_ON),
+        (f"{ENGINE}.automodel.transformer_impl:AutomodelEngine", GOES_ON),
     )
     for target in (
-        _mini_batch(
-            f"{engine}.forward_backward_batch",
-            sampling=_PIPELINED if engine.endswith("MegatronEngine") else GOES_ON,
-        ),
+        _mini_batch(f"{engine}.forward_backward_batch", sampling=sampling),
         _target_piece(f"{engine}.optimizer_step"),
         _micro_batch(f"{engine}WithLMHead.forward_step"),
         _target_piece(f"{engine}.to", attributes={"device": "device", "model": "model", "optimizer": "optimizer"}),
