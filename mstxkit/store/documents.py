@@ -379,7 +379,7 @@ def hold_lock(path: Path, within_s: float) -> Iterator[None]:
     try:
         with close_after(open_lock_file(path)) as file:
             with suppress(OSError):  # a file system without locks: who writes looks whether somebody was faster
-                if not lock_within(file, fcntl.lockf, within_s):
+                if within_s <= 0 or not lock_within(file, fcntl.lockf, within_s):
                     raise MstxkitError(f"{path} is locked by another process for {within_s:.0f} s; try again")
             yield
     finally:
