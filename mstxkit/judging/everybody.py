@@ -155,12 +155,9 @@ class Everybody:
             is_hidden = may_hide(kind, int(measured.mode[piece]), int(change.steps[piece]))
             if asks[piece] and is_hidden:
                 asked.append(kind.stage)
-            over_s, at_least_s = middle_of(measured.done_s)[piece], measured.usual_s[piece] - lost_s[piece] / 2
-            # Or has another role had to do for most of what the gap has become longer by?
-            is_open = kind.where in (BEFORE, BEHIND_GAP) and (
-                self._feeds.may_end_with_another(self._role, kind.stage)
-                or self._feeds.idle_s(self._role, over_s) < at_least_s
-            )
+            over_s, at_least_s = middle_of(measured.done_s[:, piece]), measured.usual_s[piece] - lost_s[piece] / 2
+            gap = self._role, kind.stage, float(over_s), float(at_least_s)
+            is_open = kind.where in (BEFORE, BEHIND_GAP) and self._feeds.may_end_with_another(*gap)
             if fires[piece] and not is_open:
                 findings.append(self._finding(limits, measured, piece, change, lost_s, is_hidden))
         return findings, asked

@@ -252,17 +252,17 @@ class Feeds:
             return np.full(len(done_s), np.nan)
         return feed.lag_s
 
-    def may_end_with_another(self, role: str, stage: str) -> bool:
-        """May the gap before that stage be over by what another role does, which is not known yet?"""
+    def may_end_with_another(self, role: str, stage: str, over_s: float, at_least_s: float) -> bool:
+        """May another role, not known yet, have ended this gap at `over_s`? Or had one, no controller, something to do
+        until less than `at_least_s` before?
+        """
         kind = Piece(BEFORE, stage)
         ties = (tie.odds for (of, piece, _), tie in self._ties.items() if of == role and piece == kind)
-        return (role, kind) not in self._fed and max(ties, default=0.0) > _PROMISING
-
-    def idle_s(self, role: str, at_s: float) -> float:
-        """For how long nobody of another role, its controllers left out, had done anything at that time."""
         others = (steps for of, steps in self._steps.items() if of != role and of not in self._controllers)
-        ends_s = (step.left_s[step.left_s <= at_s] for steps in others for step in steps)
-        return at_s - max((float(of.max(initial=-math.inf)) for of in ends_s), default=-math.inf)
+        ends_s = (step.left_s[step.left_s <= over_s] for steps in others for step in steps)
+        ended_s = max((float(of.max(initial=-math.inf)) for of in ends_s), default=-math.inf)
+        is_promising = (role, kind) not in self._fed and max(ties, default=0.0) > _PROMISING
+        return is_promising or over_s - ended_s < at_least_s
 
     def _feed(self, role: str, step: int, kind: Piece, done_s: Vector) -> Feed | None:
         """By whom a piece was over in a step, member by member; None: nobody is known.

@@ -59,11 +59,6 @@ class _Usual(NamedTuple):
         is_seen = len(self.before) + self.steps >= _SEEN_LEAST
         return is_seen and self.score > _THRESHOLD and self.above >= _NEARLY_ALL * self.steps
 
-    @property
-    def last_s(self) -> float:
-        """By how much longer than usual the last of those that may be a fault took."""
-        return math.exp(self.since[-1]) - math.exp(statistics.fmean(self.before)) if self.since and self.before else 0.0
-
 
 class _Level(NamedTuple):
     """What a time is compared with, as logarithms: the mean, its noise, and what a slow one exceeds."""
@@ -116,8 +111,9 @@ class Links:
     def suspected_s(self, stage: str, ranks: set[int | None]) -> float:
         """By how much longer than usual collectives with one of these ranks took, where their link may be slow."""
         near = (group for group in self._last.get(stage, ()) if not ranks.isdisjoint(self._ranks.get(group, ())))
-        usual = (self._usual[group, stage] for group in near if (group, stage) in self._usual)
-        return max((of.last_s for of in usual if of.score > _SUSPECTED), default=0.0)
+        usual = (self._usual.get((group, stage), _Usual()) for group in near)
+        slow = (of for of in usual if of.score > _SUSPECTED and of.before)
+        return max((math.exp(of.since[-1]) - math.exp(statistics.fmean(of.before)) for of in slow), default=0.0)
 
     def _slow_groups(self, settings: slow_link.SlowLink, stage: str, step_s: float) -> dict[int, float]:
         """Group to what is usual for it."""

@@ -18,7 +18,8 @@ from .settings import JudgeSettings
 
 # From this score on a rank may be one of several that are slow together.
 _TIED_SCORE = 3.0
-# Of a set of members that one of them stands out of, so many must build up, by this share of what is asked of one.
+# Of a set of members that one of them stands out of, so many must build up, by this share of what is asked of one;
+# where nearly all do, who builds up less is one of them.
 _OF_A_SET, _NEARLY_ALL, _BUILDS_UP = 0.7, 0.85, 0.35
 # Of what the slowest of a set is slow by, the others are by this share at least.
 _ALIKE = 0.33

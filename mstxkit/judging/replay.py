@@ -287,38 +287,48 @@ def _gone_through(
     """Entry by entry, those that go on together at once; whoever has gone on meanwhile waits for all of them later."""
     lead: Vector = begin.copy()
     over, over_now = (np.full(len(begin), -np.inf) for _ in range(2))  # of those that it will wait for
-    every, last_s, goes_on = entered.rings, *_last_entries(entered, here)
-    has_left = every.left_s[here] < last_s  # who sends waits for nobody
-    order = np.lexsort((entered.call[here], np.where(goes_on, every.entered_s[here], last_s)))
-    begins = np.flatnonzero((np.diff(entered.call[here][order], prepend=-1) != 0) | goes_on[order])
+    every, (here, last_s, goes_on) = entered.rings, _in_order(entered, here)
+    member, came, call, waits_now = (
+        every.member[here],
+        every.entered_s[here],
+        entered.call[here],
+        entered.has_waited[here],
+    )
+    less, is_sent = of_entry[here], every.left_s[here] < last_s  # who sends waits for nobody
+    begins = np.flatnonzero((np.diff(call, prepend=-1) != 0) | goes_on | np.append(True, goes_on[:-1]))
     # Of those in a call that have gone on meanwhile: when the last came, and who waits for it later.
     sooner_of, gone_on = dict[int, float](), dict[int, list[int]]()
-    for part in np.split(order, begins[1:]):
-        entries, call, last = here[part], int(entered.call[here[part[0]]]), last_s[part[0]]
-        member, came = every.member[entries], every.entered_s[entries]
-        waited = member[entered.has_waited[entries] & np.isfinite(over[member])]
+    for first, end in zip(begins.tolist(), [*begins[1:].tolist(), len(here)]):
+        these, number = member[first:end], int(call[first])
+        waited = these[waits_now[first:end] & np.isfinite(over[these])]
         lead[waited] = over[waited] - over_now[waited]
         over[waited] = over_now[waited] = -np.inf
-        lead[member] += of_entry[entries]
-        sooner_of[call] = max(sooner_of.get(call, -np.inf), float((came - lead[member]).max()))
-        if goes_on[part[0]]:
-            gone_on.setdefault(call, []).extend(member[~has_left[part]].tolist())
+        lead[these] += less[first:end]
+        sooner = max(sooner_of.get(number, -np.inf), float((came[first:end] - lead[these]).max()))
+        if goes_on[first]:
+            sooner_of[number] = sooner
+            gone_on.setdefault(number, []).extend(these[~is_sent[first:end]].tolist())
             continue
-        sooner, member = sooner_of[call] - of_call.get(call, 0.0), np.append(member, gone_on.get(call, [])).astype(int)
-        over[member], over_now[member] = np.maximum(over[member], last), np.maximum(over_now[member], sooner)
+        these = np.append(these, gone_on[number]).astype(int) if gone_on.get(number) else these
+        over[these] = np.maximum(over[these], last_s[first])
+        over_now[these] = np.maximum(over_now[these], sooner - of_call.get(number, 0.0))
     waits = np.isfinite(over)
     lead[waits] = over[waits] - over_now[waits]
     return lead
 
 
-def _last_entries(entered: Entered, here: Whole) -> tuple[Vector, Truths]:
-    """(K,) when the last entered the call of each of these, and whether its member had entered another one by then."""
-    came_s, member = entered.rings.entered_s[here], entered.rings.member[here]
-    last_s = np.full(len(entered.call), -np.inf)
-    np.maximum.at(last_s, entered.call[here], came_s)
-    order, next_s = np.lexsort((came_s, member)), np.full(len(here), np.inf)
-    next_s[order[:-1]] = np.where(np.diff(member[order]) == 0, came_s[order[1:]], np.inf)
-    return last_s[entered.call[here]], next_s < last_s[entered.call[here]]
+def _in_order(entered: Entered, here: Whole) -> tuple[Whole, Vector, Truths]:
+    """(K,) these entries as one went on after the other, when the last entered the call of each, and whether its
+    member had entered another one by then.
+    """
+    came_s, member, call = entered.rings.entered_s[here], entered.rings.member[here], entered.call[here]
+    last_s, next_s = np.full(len(entered.call), -np.inf), np.full(len(here), np.inf)
+    np.maximum.at(last_s, call, came_s)
+    by_member = np.lexsort((came_s, member))
+    next_s[by_member[:-1]] = np.where(np.diff(member[by_member]) == 0, came_s[by_member[1:]], np.inf)
+    last_s, goes_on = last_s[call], next_s < last_s[call]
+    order = np.lexsort((call, np.where(goes_on, came_s, last_s)))
+    return here[order], last_s[order], goes_on[order]
 
 
 def _sum_of(parts: Sequence[Less], count: int) -> Vector:

@@ -265,10 +265,10 @@ class RoleHistory(RoleLessons):
         return [each for each in findings if not self._may_be_a_link(each)] + links
 
     def _may_be_a_link(self, finding: Finding) -> bool:
-        keys = finding.part().members
-        ranks = {peer.rank for key, peer in zip(self._keys, self.members) if key in keys} - {None}
-        suspected_s = self.links.suspected_s(finding.key.stage, ranks)
-        return finding.key.where == INSIDE and finding.lost_s < LEFT_SHARE * suspected_s
+        if finding.key.where != INSIDE:
+            return False
+        ranks = {self.members[self._keys.index(key)].rank for key in finding.part().members} - {None}
+        return finding.lost_s < LEFT_SHARE * self.links.suspected_s(finding.key.stage, ranks)
 
     def _builds_up_inside(self, measured: MeasuredStep, settings: JudgeSettings) -> tuple[str, ...]:
         """Stages in which the last rings that told show that somebody may be late inside, and not yet for sure."""

@@ -32,16 +32,11 @@ _UNSEEN = 0.1
 
 
 class _Excess:
-    """How much too long one piece takes in the steps in which it does, as of late: a logarithm. `absent`: the late
-    steps in which it does not.
-    """
+    """By how much one piece takes too long in steps in which it does, a logarithm; `absent`: late ones without."""
 
     def __init__(self, finding: Finding) -> None:
         self.finding, self.value, self.steps = finding, math.log1p(finding.ratio), finding.steps
         self.absent = deque[int](maxlen=STEPS)
-
-    def part(self) -> Surplus:
-        return self.finding.part(self.value)._replace(absent=self.absent)
 
     def follow(self, step: int, excess: float) -> None:
         if excess <= LEFT_SHARE * math.log1p(self.finding.ratio):
@@ -108,7 +103,7 @@ class StandingVerdict:
 
     def parts(self) -> list[Surplus]:
         """All that takes too long by this cause, in steps in which it does."""
-        return [piece.part() for piece in self.pieces.values()]
+        return [of.finding.part(of.value)._replace(absent=of.absent) for of in self.pieces.values()]
 
     def join(self, finding: Finding) -> None:
         """The same rank, or set of ranks, takes too long there as well. A link is said to be of the fewest ranks."""
